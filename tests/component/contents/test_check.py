@@ -1,13 +1,12 @@
 """Tests of ``check``: it finds faults in the device code and the dependencies of a folder of libraries."""
 
-from __future__ import annotations
-
 import hashlib
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -15,13 +14,13 @@ from builder.binary.coverage import Support
 from builder.binary.elf import read_elf
 from builder.config.variants import Limits, Variant
 from builder.contents.check import check, native_sm, require_checked, say_report
-from builder.contents.cuobjdump import Listing
+from builder.contents.cuobjdump import Inspector, Listing
 from builder.contents.package_manifest import BinaryReport, Member
 from builder.contents.required_files import vendor_of
 from builder.errors import CheckFailedError, CommandError, IntegrityError
 from builder.facts.gpu.architectures import Arch, Capability
 from builder.files.digest import Digest
-from builder.finding import Finding, Severity
+from builder.finding import Severity
 from tests.support.factories.binaries import (
     BLACKWELL,
     PTX,
@@ -51,6 +50,8 @@ CUBLAS = "lib/libcublas.so.12"
 
 LEGACY = (50, 52, 60, 61, 70)
 
+SM = "50 52 60 61 70"
+
 
 def _library(
     *containers: bytes, runpath: str | None = None, needed: tuple[str, ...] = ("libc.so.6",)
@@ -67,6 +68,17 @@ def _provider(*containers: bytes) -> bytes:
     return _library(*containers, runpath="$ORIGIN", needed=("libcublas.so.12", "libc.so.6"))
 
 
+CUFFT_PATH = "lib/libcufft.so.11"
+
+WHEEL = "wheel:onnxruntime-gpu==1.21.0"
+
+STAMPED = elf(
+    {".nv_fatbin": sass(*LEGACY), ".rodata": b"\x001.21.0\0"},
+    needed=("libcublas.so.12", "libc.so.6"),
+    runpath="$ORIGIN",
+)
+"""A provider that names its ORT version, so that the libraries it opens are known."""
+
 CUFFT = elf(
     {
         ".nv_fatbin": container(empty_cubin(52)),
@@ -79,55 +91,61 @@ another section."""
 
 GOOD = {
     PROVIDER: _provider(sass(*LEGACY), sass(*LEGACY), sass(*LEGACY)),
-    BRIDGE: _library(),
+    BRIDGE: elf(needed=("libc.so.6",), versions={"libc.so.6": ("GLIBC_2.17", "GLIBC_2.32")}),
     HOST: _library(),
     CUBLAS: _library(sass(50, 60, 70), container(image(SASS, 100, BLACKWELL))),
-    "lib/libcufft.so.11": CUFFT,
+    CUFFT_PATH: CUFFT,
     "licenses/nvidia-cuda.txt": b"the terms",
 }
 
 
-def variant(sm: str = "50 52 60 61 70") -> Variant:
+def variant(sm: str = SM) -> Variant:
     return Variant(name="legacy", sm=tuple(map(Arch.parse, sm.split())), generations=())
 
 
-@dataclass
-class Desk:
-    folder: Path
-    source: str = "wheel:onnxruntime-gpu==1.21.0"
-
-    def check(
-        self,
-        changed: dict[str, bytes] | None = None,
-        sm: str = "50 52 60 61 70",
-        inspector: FakeInspector | None = None,
-        *,
-        limits: Limits = LIMITS,
-        leave_out: bool = False,
-    ) -> BinaryReport:
-        return check(
-            self.members(changed), variant(sm), limits, inspector, FakeReporter(), leave_out=leave_out
-        )
-
-    def members(self, changed: dict[str, bytes] | None = None) -> list[Member]:
-        return [self._member(path, data) for path, data in {**GOOD, **(changed or {})}.items()]
-
-    def codes(self, changed: dict[str, bytes]) -> list[tuple[str, str]]:
-        return [(finding.code.name, finding.path) for finding in self.check(changed).findings]
-
-    def _member(self, path: str, data: bytes) -> Member:
-        file = self.folder / path
+def members(folder: Path, changed: Mapping[str, bytes], source: str = WHEEL) -> list[Member]:
+    """Write a good package with these changes."""
+    made = []
+    for path, data in {**GOOD, **changed}.items():
+        file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(data)
         vendor = vendor_of(path.removeprefix("lib/"))
-        return Member(path=path, file=file, source=self.source, licence="LICENSE", vendor=vendor)
+        made.append(Member(path=path, file=file, source=source, licence="LICENSE", vendor=vendor))
+    return made
+
+
+Check = Callable[..., BinaryReport]
+
+
+@pytest.fixture
+def checked(tmp_path: Path) -> Check:
+    """Return a function that checks a good package with changes."""
+
+    def made(
+        changed: Mapping[str, bytes] = MappingProxyType({}),
+        sm: str = SM,
+        inspector: Inspector | None = None,
+        *,
+        limits: Limits = LIMITS,
+        leave_out: bool = False,
+        source: str = WHEEL,
+    ) -> BinaryReport:
+        files = members(tmp_path, changed, source)
+        return check(files, variant(sm), limits, inspector, FakeReporter(), leave_out=leave_out)
+
+    return made
+
+
+def found(report: BinaryReport) -> list[tuple[str, str]]:
+    return [(finding.code.name, finding.path) for finding in report.findings]
 
 
 @dataclass
 class FakeInspector:
-    """A stand-in for cuobjdump with given listings for each library."""
+    """A stand-in for cuobjdump, which lists ``counts`` images of the provider for each architecture."""
 
-    provider: Iterable[str]
+    counts: int
     code: int = 0
     version: str = "12.4.131"
     asked: dict[str, str] = field(default_factory=dict)
@@ -135,198 +153,165 @@ class FakeInspector:
 
     def list_images(self, library: Path, sha256: str) -> tuple[Listing, Listing]:
         name = library.name
-        self.asked[name] = sha256
+        self.asked[f"lib/{name}"] = sha256
         lines = {
-            "libonnxruntime_providers_cuda.so": self.provider,
-            "libcublas.so.12": ("50", "60", "70", "100"),
-            "libcufft.so.11": ("52",),
-        }.get(name, ())
+            PROVIDER: [str(sm) for sm in LEGACY] * self.counts,
+            CUBLAS: ("50", "60", "70", "100"),
+            CUFFT_PATH: ("52",),
+        }.get(f"lib/{name}", ())
         text = "".join(f"ELF file {n:4}: {name}.{n}.sm_{sm}.cubin\n" for n, sm in enumerate(lines, 1))
         if not text:
             none = Listing(code=255, stdout="", stderr=f"'{name}' does not contain device code\n")
             return none, none
         no_ptx = Listing(code=0, stdout="", stderr="cuobjdump info : No PTX file found to extract\n")
-        code = self.code if "providers_cuda" in name else 0
+        code = self.code if f"lib/{name}" == PROVIDER else 0
         return Listing(code=code, stdout=text, stderr=""), no_ptx
 
 
-@pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
-
-
-def _of_ours(tmp_path: Path, provider: bytes) -> list[Finding]:
-    """Return the findings on a package of one provider that was compiled here, and of bare neighbours."""
-    changed = {path: _library() for path in GOOD if path.startswith("lib/")} | {PROVIDER: provider}
-    findings = Desk(tmp_path, "built").check(changed).findings
-    assert "A013" not in [one.code.name for one in Desk(tmp_path).check(changed).findings], (
-        "of a wheel's maker"
-    )
-    return [one for one in findings if one.code.name != "A008"]
-
-
-def test_what_we_compiled_is_unpacked_and_no_package_of_stubs_leaves(tmp_path: Path, told: Told) -> None:
-    """The same files pass when they come from a wheel: stubs in a wheel's kernels are its maker's choice."""
+def _stubbed() -> bytes:
+    """Return a provider whose kernels for 5.2 are stubs."""
     kernels = {f"kernel{number}": number for number in range(3)}
-    stubbed = container(
-        *(sass_image(sm, dict.fromkeys(kernels, work(sm))) for sm in LEGACY if sm != 52),
-        sass_image(52, dict.fromkeys(kernels, stub(52))),
-    )
-    told("\n".join(map(str, _of_ours(tmp_path, _provider(stubbed)))))
+    whole = (sass_image(sm, dict.fromkeys(kernels, work(sm))) for sm in LEGACY if sm != 52)
+    return _provider(container(*whole, sass_image(52, dict.fromkeys(kernels, stub(52)))))
 
 
-def test_what_we_compiled_holds_its_kernels_under_the_names_that_the_host_registers(
-    tmp_path: Path, told: Told
-) -> None:
-    """A linker may store a name as the end of a longer string, here with ``text`` before it."""
+def _misnamed() -> bytes:
+    """Return a provider with a kernel that the host registers under another name.
+
+    A linker may store a name as the end of a longer string, here with ``text`` before it.
+    """
     alone, host = "_ZN3cub12CUB_1_520_NS3sumEPf", "_ZN3cub20CUB_1_500_520_600_NS3sumEPf"
     kernels = {sm: {"_Z3addPf": work(sm), alone if sm == 52 else host: work(sm)} for sm in LEGACY}
     code = container(*(sass_image(sm, mine) for sm, mine in kernels.items()))
     strings = f"text_Z3addPf\0{host}\0".encode()
-    provider = elf({".nv_fatbin": code, ".rodata": strings}, runpath="$ORIGIN", needed=("libc.so.6",))
-    told("\n".join(map(str, _of_ours(tmp_path, provider))))
+    return elf({".nv_fatbin": code, ".rodata": strings}, runpath="$ORIGIN", needed=("libc.so.6",))
 
 
-def test_a_good_package(desk: Desk) -> None:
-    report = desk.check(inspector=FakeInspector([str(sm) for sm in LEGACY] * 3))
+@pytest.mark.parametrize("provider", [_stubbed(), _misnamed()], ids=["stubs", "another name"])
+def test_what_we_compiled_is_unpacked(checked: Check, provider: bytes, told: Told) -> None:
+    """The same files pass when they come from a wheel: its kernels are its maker's choice."""
+    changed = {path: _library() for path in GOOD if path.startswith("lib/")} | {PROVIDER: provider}
+    assert "A013" not in [code for code, _ in found(checked(changed))]
+    report = checked(changed, source="built")
+    told("\n".join(str(one) for one in report.findings if one.code.name != "A008"))
+
+
+def test_a_good_package(checked: Check) -> None:
+    report = checked(inspector=FakeInspector(3))
     assert report.findings == ()
     held = {library.path: library.containers for library in report.coverage}
-    assert held == {PROVIDER: 3, CUBLAS: 2, "lib/libcufft.so.11": 7}
+    assert held == {PROVIDER: 3, CUBLAS: 2, CUFFT_PATH: 7}
     native = [str(device) for device, found in report.capabilities.items() if found is Support.NATIVE]
     assert native == ["5.0", "5.2", "6.0", "6.1", "7.0", "7.5"]
     assert report.elf[PROVIDER].needed == ("libcublas.so.12", "libc.so.6")
-    assert " ".join(map(str, report.provider_sass)) == "50 52 60 61 70"
-    assert not report.compressed
+    assert " ".join(map(str, report.provider_sass)) == SM
+    assert (report.compressed, report.needs.glibc, report.needs.glibcxx) == (False, "2.32", None)
 
 
-STRANGE = _library(sass(50, 60, 70), container(image(SASS, 100, BLACKWELL), image(0x40, 130)))
+FAULTS: dict[str, tuple[dict[str, bytes], str]] = {
+    "another variant's": (
+        {PROVIDER: _provider(sass(75, 80, 86))},
+        5 * f"A001 {PROVIDER} " + f"A006 {PROVIDER}",
+    ),
+    "no device code": ({PROVIDER: _provider()}, f"A002 {PROVIDER}"),
+    "an image of a kind that nobody knows": (
+        {CUBLAS: _library(sass(50, 60, 70), container(image(SASS, 100, BLACKWELL), image(0x40, 130)))},
+        f"A007 {CUBLAS}",
+    ),
+    "needs what is not there": (
+        {PROVIDER: _library(sass(*LEGACY), needed=("libcublas.so.12", "libnope.so"))},
+        f"E002 {PROVIDER} E005 {PROVIDER}",
+    ),
+    "a bare fatbin, which nothing loads": ({CUBLAS: sass(50, 60, 70)}, f"E001 {CUBLAS}"),
+    "of another machine": ({CUBLAS: _for_arm(_library(sass(50, 60, 70)))}, f"E001 {CUBLAS}"),
+    "lacks an image": ({PROVIDER: _provider(sass(*LEGACY), sass(50, 52, 60, 61))}, f"A005 {PROVIDER}"),
+    "NVIDIA's without code": ({CUBLAS: _library()}, f"A008 {CUBLAS}"),
+    "nobody's": ({"lib/libmyops.so": _library(sass(75, 80))}, "A003 lib/libmyops.so"),
+    "empty": ({CUBLAS: b""}, f"E001 {CUBLAS}"),
+    "damaged": ({CUBLAS: _library(sass(50)[:-8] + b"12345678", b"rubbish.")}, f"A004 {CUBLAS}"),
+    "opens what is not there": (
+        {"lib/libcudnn.so.9": elf({".rodata": b"libcudnn_ext.so\0"}, needed=("libc.so.6",))},
+        "E003 lib/libcudnn.so.9",
+    ),
+    "for newer systems": (
+        {BRIDGE: elf(needed=("libc.so.6",), versions={"libc.so.6": ("GLIBC_2.38",)})},
+        f"E007 {BRIDGE}",
+    ),
+    "a symbol missing and one leaked": (
+        {
+            HOST: linked(Row("OrtGetApiBase"), Row("nobody_has_this", UNDEFINED), needed=("libc.so.6",)),
+            BRIDGE: linked(Row("Provider_GetHost"), Row("google_protobuf_leaked")),
+        },
+        f"E014 {HOST} E015 {BRIDGE}",
+    ),
+    "unread, and its symbols count as there": (
+        {
+            HOST: linked(Row("cublasCreate_v2", UNDEFINED), needed=("libcublas.so.12",), runpath="$ORIGIN"),
+            CUBLAS: b"\x7fELF",
+        },
+        f"E001 {CUBLAS}",
+    ),
+    "nothing needs it": ({PROVIDER: STAMPED}, f"E016 {CUFFT_PATH}"),
+}
 
-LACKING = _library(sass(*LEGACY), needed=("libcublas.so.12", "libnope.so"))
 
-
-@pytest.mark.parametrize(
-    ("path", "data", "codes"),
-    [
-        pytest.param(PROVIDER, _provider(sass(75, 80, 86)), ["A001"] * 5 + ["A006"], id="another variant's"),
-        pytest.param(PROVIDER, _provider(), ["A002"], id="no device code"),
-        pytest.param(CUBLAS, STRANGE, ["A007"], id="an image of a kind that nobody knows"),
-        pytest.param(PROVIDER, LACKING, ["E002", "E005"], id="needs what is not there"),
-        pytest.param(CUBLAS, sass(50, 60, 70), ["E001"], id="a bare fatbin, which nothing loads"),
-        pytest.param(
-            CUBLAS, _for_arm(_library(sass(50, 60, 70))), ["E001"], id="for a machine of another kind"
-        ),
-        (PROVIDER, _provider(sass(*LEGACY), sass(50, 52, 60, 61)), ["A005"]),
-        (CUBLAS, _library(), ["A008"]),
-        ("lib/libmyops.so", _library(sass(75, 80)), ["A003"]),
-        (CUBLAS, b"", ["E001"]),
-        (CUBLAS, _library(sass(50)[:-8] + b"12345678", b"rubbish."), ["A004"]),
-    ],
-)
+@pytest.mark.parametrize(("changed", "findings"), FAULTS.values(), ids=FAULTS)
 def test_a_library_that_is_not_what_it_should_be(
-    desk: Desk, path: str, data: bytes, codes: list[str]
+    checked: Check, changed: dict[str, bytes], findings: str
 ) -> None:
-    assert desk.codes({path: data}) == [(code, path) for code in codes]
+    assert " ".join(f"{code} {path}" for code, path in found(checked(changed))) == findings
 
 
 @pytest.mark.parametrize("severity", Severity)
 def test_an_architecture_that_nobody_asked_for_is_as_bad_as_the_config_says(
-    desk: Desk, severity: Severity
+    checked: Check, severity: Severity
 ) -> None:
-    (finding,) = desk.check(sm="50 52", limits=replace(LIMITS, extra_sm=severity)).findings
+    (finding,) = checked(sm="50 52", limits=replace(LIMITS, extra_sm=severity)).findings
     assert (finding.code.name, finding.path, finding.severity) == ("A006", PROVIDER, severity)
-    assert "SASS for 60 61 70, which is not in the set" in finding.message
 
 
-def test_the_report_names_what_runs_by_jit_and_every_warning(desk: Desk) -> None:
-    cublas = _library(sass(50), container(image(SASS, 60), image(PTX, 50)))
-    jit = _library(container(image(PTX, 50)), container(image(PTX, 50)))
-    members = desk.members({CUBLAS: cublas, "lib/libcurand.so.10": jit})
-    reporter = FakeReporter()
-    asked = variant("50 52")
-    say_report(check(members, asked, LIMITS, None, reporter), asked, reporter)
-    (line,) = [line for line in reporter.lines if line.startswith("libcurand")]
-    assert "by JIT on 5.0 5.2" in line
-    assert [line for line in reporter.lines if line.startswith("! warning A006")]
+def test_the_report_names_what_runs_by_jit_and_every_warning(tmp_path: Path, told: Told) -> None:
+    changed = {
+        CUBLAS: _library(sass(50), container(image(SASS, 60), image(PTX, 50))),
+        "lib/libcurand.so.10": _library(container(image(PTX, 50)), container(image(PTX, 50))),
+    }
+    reporter, asked = FakeReporter(), variant("50 52")
+    say_report(check(members(tmp_path, changed), asked, LIMITS, None, reporter), asked, reporter)
+    told("\n".join(reporter.lines))
 
 
-def test_what_cudnn_s_bytes_name_and_the_package_lacks(desk: Desk) -> None:
-    cudnn = elf({".rodata": b"libcudnn_ops.so\0libcudnn_ext.so\0"}, needed=("libc.so.6",))
-    report = desk.check({"lib/libcudnn.so.9": cudnn, "lib/libcudnn_ops.so.9": GOOD[CUBLAS]})
-    found = [
-        (one.code.name, one.path, one.wanted) for one in report.findings if one.severity is Severity.ERROR
-    ]
-    assert found == [("E003", "lib/libcudnn.so.9", "lib/libcudnn_ext.so.9")]
-
-
-def test_a_library_that_went_away(desk: Desk, tmp_path: Path) -> None:
-    gone = Member(
-        path="lib/libx.so", file=tmp_path / "gone", source="built", licence="LICENSE", vendor="nvidia"
-    )
-    report = check([gone], variant(""), LIMITS, None, FakeReporter())
-    assert [finding.code.name for finding in report.findings] == ["E001", "A002", "E012", "E012"]
-
-
-def test_a_link_that_leads_nowhere(desk: Desk, tmp_path: Path) -> None:
+def test_a_library_that_went_away_and_a_link_that_leads_nowhere(tmp_path: Path) -> None:
     link = tmp_path / "libcurand.so.10"
     link.symlink_to("libcurand.so.10.3.10.19")
-    member = Member(path="lib/libcurand.so.10", file=link, source="", licence="LICENSE", vendor="nvidia")
-    report = check([*desk.members(), member], variant("50"), LIMITS, None, FakeReporter())
-    found = [finding for finding in report.findings if finding.path == member.path]
-    assert [(finding.code.name, finding.got) for finding in found] == [
-        ("E010", "a link to libcurand.so.10.3.10.19")
+    gone, away = (
+        Member(path=f"lib/{file.name}", file=file, source="", licence="LICENSE", vendor="nvidia")
+        for file in (tmp_path / "libx.so", link)
+    )
+    report = check([gone, away], variant(), LIMITS, None, FakeReporter())
+    assert [code for code, path in found(report) if path == gone.path] == ["E001"]
+    assert [one.got for one in report.findings if one.path == away.path] == [
+        "a link to libcurand.so.10.3.10.19"
     ]
 
 
-def test_the_report_tells_the_newest_needs(desk: Desk) -> None:
-    needy = elf(needed=("libc.so.6",), versions={"libc.so.6": ("GLIBC_2.17", "GLIBC_2.32")})
-    report = desk.check({"lib/libnvrtc-builtins.so.12.9": needy})
-    assert (report.needs.glibc, report.needs.glibcxx) == ("2.32", None)
-    assert [one.code.name for one in desk.check({BRIDGE: needy}).findings] == []
-    too_new = elf(needed=("libc.so.6",), versions={"libc.so.6": ("GLIBC_2.38",)})
-    (finding,) = desk.check({BRIDGE: too_new}).findings
-    assert (finding.code.name, finding.got) == ("E007", "GLIBC_2.38")
+@pytest.mark.parametrize(("counts", "code"), [(2, 0), (0, 0), (3, 1)], ids=["others", "none", "in part"])
+def test_cuobjdump_that_counts_other_images_or_fails(
+    checked: Check, counts: int, code: int, told: Told
+) -> None:
+    (finding,) = checked(inspector=FakeInspector(counts, code)).findings
+    told(finding)
 
 
-def test_cuobjdump_that_counts_other_images(desk: Desk) -> None:
-    report = desk.check(inspector=FakeInspector([str(sm) for sm in LEGACY] * 2))
-    (finding,) = report.findings
-    assert (finding.code.name, finding.path) == ("A101", PROVIDER)
-    assert "sm_70: 3 read natively, 2 by cuobjdump" in finding.got
-    assert "cuobjdump 12.4.131" in finding.message
+def test_the_inspector_is_asked_by_digests_that_are_known_or_else_read(tmp_path: Path) -> None:
+    listing, (provider, *others) = FakeInspector(3), members(tmp_path, {})
+    known = [provider.of_bytes(Digest(1, "ab" * 32)), *others]
+    check(known, variant(), LIMITS, listing, FakeReporter())
+    assert listing.asked[PROVIDER] == "ab" * 32
+    assert listing.asked[CUBLAS] == hashlib.sha256(GOOD[CUBLAS]).hexdigest()
 
 
-def test_the_inspector_is_asked_by_digests_that_are_known_or_else_read(desk: Desk) -> None:
-    members, listing = desk.members(), FakeInspector([str(sm) for sm in LEGACY] * 2)
-    known = [
-        member.of_bytes(Digest(1, "ab" * 32)) if member.path == PROVIDER else member for member in members
-    ]
-    check(known, variant(""), LIMITS, listing, FakeReporter())
-    read = next(member for member in members if member.path == "lib/libcublas.so.12").file.read_bytes()
-    assert listing.asked[Path(PROVIDER).name] == "ab" * 32
-    assert listing.asked["libcublas.so.12"] == hashlib.sha256(read).hexdigest()
-
-
-@pytest.mark.parametrize(("listed", "code"), [([str(sm) for sm in LEGACY] * 3, 1), ([], 0)])
-def test_a_partial_or_empty_listing_is_never_taken(desk: Desk, listed: list[str], code: int) -> None:
-    checked = desk.check(inspector=FakeInspector(listed, code=code))
-    found = [(one.code.name, one.path) for one in checked.findings]
-    assert found == [("A102" if code else "A101", PROVIDER)]
-
-
-def test_zstd_for_old_gpus_is_seen(desk: Desk) -> None:
-    assert desk.check({CUBLAS: _library(sass(50, 60, 70), container(image(SASS, 70, ZSTD)))}).compressed
-
-
-def test_a_symbol_missing_and_a_symbol_leaked(desk: Desk) -> None:
-    host = linked(Row("OrtGetApiBase"), Row("nobody_has_this", UNDEFINED), needed=("libc.so.6",))
-    bridge = linked(Row("Provider_GetHost"), Row("google_protobuf_leaked"))
-    assert desk.codes({HOST: host, BRIDGE: bridge}) == [("E014", HOST), ("E015", BRIDGE)]
-
-
-def test_a_library_that_cannot_be_read_is_one_finding(desk: Desk) -> None:
-    """Symbols that the library would have defined give no further findings."""
-    host = linked(Row("cublasCreate_v2", UNDEFINED), needed=("libcublas.so.12",), runpath="$ORIGIN")
-    assert desk.codes({HOST: host, CUBLAS: b"\x7fELF"}) == [("E001", CUBLAS)]
+def test_zstd_for_old_gpus_is_seen(checked: Check) -> None:
+    assert checked({CUBLAS: _library(sass(50, 60, 70), container(image(SASS, 70, ZSTD)))}).compressed
 
 
 def test_native_sm_is_what_every_container_holds(tmp_path: Path) -> None:
@@ -347,58 +332,35 @@ def test_a_real_library_reads_as_patchelf_reads_it() -> None:
     assert read_elf(library.read_bytes()).needed == tuple(said.split())
 
 
-CUFFT_PATH = "lib/libcufft.so.11"
+def test_a_report_without_what_nothing_needs_is_that_of_a_package_without_it(tmp_path: Path) -> None:
+    """What cuobjdump says of such a library goes with it."""
+    needy = elf({".nv_fatbin": sass(50)}, needed=("libc.so.6",), versions={"libc.so.6": ("GLIBC_2.34",)})
+    files = members(tmp_path, {PROVIDER: STAMPED, CUFFT_PATH: needy})
 
-NEEDY = elf({".nv_fatbin": sass(50)}, needed=("libc.so.6",), versions={"libc.so.6": ("GLIBC_2.34",)})
+    def report(files: list[Member], *, leave_out: bool = False) -> BinaryReport:
+        listing = FakeInspector(1)
+        return check(files, variant(), LIMITS, listing, FakeReporter(), leave_out=leave_out)
 
-
-def _stamped() -> bytes:
-    """Return a provider that names its ORT version, so that the libraries it opens are known."""
-    sections = {".nv_fatbin": sass(*LEGACY), ".rodata": b"\x001.21.0\0"}
-    return elf(sections, needed=("libcublas.so.12", "libc.so.6"), runpath="$ORIGIN")
-
-
-def test_a_library_that_nothing_needs_is_told_and_no_error(desk: Desk) -> None:
-    report = desk.check({PROVIDER: _stamped()})
-    assert report.unneeded == (CUFFT_PATH,)
-    (finding,) = report.findings
-    assert (finding.code.name, finding.path, finding.severity) == ("E016", CUFFT_PATH, Severity.WARNING)
-
-
-def test_a_report_without_what_nothing_needs_is_that_of_a_package_without_it(desk: Desk) -> None:
-    changed = {PROVIDER: _stamped(), CUFFT_PATH: NEEDY}
-    report = desk.check(changed)
-    assert (report.needs.glibc, report.capabilities[Capability(7, 0)]) == ("2.34", Support.NONE)
-    rest = desk.check(changed, leave_out=True)
-    members = [member for member in desk.members(changed) if member.path != CUFFT_PATH]
-    without = check(members, variant(), LIMITS, None, FakeReporter())
+    whole, rest = report(files), report(files, leave_out=True)
+    assert found(whole) == [(code, CUFFT_PATH) for code in ("A101", "A003", "E016")]
+    assert (whole.needs.glibc, whole.capabilities[Capability(7, 0)]) == ("2.34", Support.NONE)
+    without = report([member for member in files if member.path != CUFFT_PATH])
     assert rest == replace(without, unneeded=(CUFFT_PATH,))
-    assert (rest.findings, without.unneeded, rest.needs.glibc) == ((), (), None)
+    assert (rest.findings, without.unneeded, rest.needs.glibc) == ((), (), "2.32")
     assert rest.capabilities[Capability(7, 0)] is Support.NATIVE
-    assert CUFFT_PATH not in rest.elf
-    assert CUFFT_PATH not in [library.path for library in rest.coverage]
 
 
-def test_what_cuobjdump_says_of_a_library_goes_with_it(desk: Desk) -> None:
-    listing = FakeInspector([str(sm) for sm in LEGACY])
-    changed = {PROVIDER: _stamped(), CUFFT_PATH: _library(sass(*LEGACY))}
-    report = desk.check(changed, inspector=listing)
-    assert [finding.code.name for finding in report.findings] == ["A101", "E016"]
-    assert desk.check(changed, inspector=listing, leave_out=True).findings == ()
+def test_only_what_nothing_needs_is_left_out(checked: Check) -> None:
+    assert checked(leave_out=True) == checked()
 
 
-def test_only_what_nothing_needs_is_left_out(desk: Desk) -> None:
-    assert desk.check(leave_out=True) == desk.check()
-
-
-def test_a_cuobjdump_that_cannot_read_is_told_apart_from_one_that_disagrees(desk: Desk) -> None:
+def test_a_cuobjdump_that_cannot_read_is_told_apart_from_one_that_disagrees(checked: Check) -> None:
     """Exit code 5 keeps the compiled libraries; 6 compiles them again."""
-    crashed = desk.check(inspector=FakeInspector([str(sm) for sm in LEGACY], code=1)).findings
+    crashed = checked(inspector=FakeInspector(1, code=1)).findings
     with pytest.raises(CommandError, match="cuobjdump could not read it") as unread:
         require_checked(crashed, "legacy is not packed")
     assert unread.value.exit_code == 5
-    disagreeing = desk.check(inspector=FakeInspector([str(sm) for sm in LEGACY] * 2)).findings
-    with pytest.raises(CheckFailedError, match="1 error"):
-        require_checked(disagreeing, "legacy is not packed")
-    with pytest.raises(CheckFailedError, match="2 errors"):
-        require_checked([*crashed, *disagreeing], "legacy is not packed")
+    disagreeing = checked(inspector=FakeInspector(2)).findings
+    for findings, count in ((disagreeing, "1 error"), ([*crashed, *disagreeing], "2 errors")):
+        with pytest.raises(CheckFailedError, match=count):
+            require_checked(findings, "legacy is not packed")

@@ -1,6 +1,4 @@
-"""Tests of files and scratch folders that appear whole or not at all, even when their writer is killed."""
-
-from __future__ import annotations
+"""Tests of files and folders that appear whole or not at all, of full disks, locks and missing folders."""
 
 import errno
 import fcntl
@@ -16,12 +14,15 @@ from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
-from builder.errors import DiskError
+from builder.errors import ConfigError, DiskError
+from builder.files import file_lock
 from builder.files.atomic_write import part_file, replace_folder, scratch_folder
-from builder.files.disk import disk_errors
+from builder.files.disk import absolute, disk_errors, is_writable, says_full
+from builder.files.pip_download import NO_PIP, pip_download, refusal
 from tests.support.faults.killed import ended, in_a_child
 from tests.support.messages import Refused
 
@@ -88,31 +89,22 @@ def test_a_part_taken_for_an_orphan_before_it_was_locked_is_made_anew(
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("x", b"whole")]
 
 
-def interrupt(dest: Path) -> None:
-    with part_file(dest) as file:
-        file.write(b"half")
+@pytest.mark.parametrize("kind", [part_file, partial(scratch_folder, needed=0)], ids=["file", "folder"])
+def test_what_raises_half_way_is_not_there(
+    tmp_path: Path, kind: Callable[[Path], AbstractContextManager[object]]
+) -> None:
+    with pytest.raises(KeyboardInterrupt), kind(tmp_path / "package"):
         raise KeyboardInterrupt
-
-
-def test_a_file_that_raises_half_way_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        interrupt(tmp_path / "package")
     assert list(tmp_path.iterdir()) == []
 
 
-def enter(dest: Path, needed: int = 0) -> None:
-    with part_file(dest, needed=needed):
+@pytest.mark.parametrize("kind", [part_file, scratch_folder], ids=["file", "folder"])
+def test_more_than_is_free_is_refused_with_both_numbers(
+    tmp_path: Path, kind: Callable[..., AbstractContextManager[object]]
+) -> None:
+    said = r"package does not fit: about 1,152,921,504,606,846,976 .* are free"
+    with pytest.raises(DiskError, match=said), kind(tmp_path / "package", needed=1 << 60):
         pytest.fail("there is no file to write")
-
-
-def test_more_than_is_free_is_refused_with_both_numbers(tmp_path: Path) -> None:
-    with pytest.raises(DiskError, match=r"package does not fit: about 1,152,921,504,606,846,976 .* are free"):
-        enter(tmp_path / "package", needed=1 << 60)
-    with (
-        pytest.raises(DiskError, match="work does not fit"),
-        scratch_folder(tmp_path / "work", needed=1 << 60),
-    ):
-        pass
 
 
 CODES = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.ENOENT)
@@ -124,23 +116,20 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path, refused: Refused
         raise OSError(code, os.strerror(code))
 
 
-def test_a_folder_that_cannot_be_made_is_named_with_what_to_do(tmp_path: Path, refused: Refused) -> None:
-    """``/proc`` takes no folders and reports ENOENT; a file is no folder."""
-    (tmp_path / "file").touch()
-    for path in (Path("/proc/not-there/folder/file"), tmp_path / "file/package"):
-        with refused(DiskError):
-            enter(path)
-    with refused(DiskError), disk_errors(tmp_path / "file" / "new"):
-        (tmp_path / "file" / "new" / "er").mkdir(parents=True)
-
-
+@pytest.mark.parametrize(
+    "place", [Path("/proc/not-there"), Path("/proc/not-there/folder/new"), Path("file/new")], ids=str
+)
 @pytest.mark.parametrize("kind", [part_file, partial(scratch_folder, needed=0)], ids=["file", "folder"])
-def test_a_folder_that_takes_nothing_new_is_not_called_removed(
-    refused: Refused, kind: Callable[[Path], AbstractContextManager[object]]
+def test_a_place_that_takes_nothing_new_is_named_with_what_to_do(
+    tmp_path: Path, refused: Refused, kind: Callable[[Path], AbstractContextManager[object]], place: Path
 ) -> None:
-    """Defect: of ``/proc``, which is there, the message said that something had removed it."""
-    with refused(DiskError), kind(Path("/proc/not-there")):
-        pass
+    """``/proc`` takes no folders and reports ENOENT; a file is no folder.
+
+    Defect: of ``/proc``, which is there, the message said that something had removed it.
+    """
+    (tmp_path / "file").touch()
+    with refused(DiskError), kind(tmp_path / place):
+        pytest.fail("there is nothing to write")
 
 
 def test_a_full_folder_is_told_with_the_room_of_its_own_disk(
@@ -193,12 +182,6 @@ def replaced(folder: Path, word: str) -> None:
         replace_folder(folder, fresh)
 
 
-def test_a_folder_takes_the_place_of_an_earlier_one(tmp_path: Path) -> None:
-    replaced(tmp_path / "made", "old")
-    replaced(tmp_path / "made", "new")
-    assert [path.relative_to(tmp_path) for path in tmp_path.rglob("*")] == [Path("made"), Path("made/new")]
-
-
 @pytest.mark.parametrize(
     "failure", [OSError(errno.EBUSY, "busy"), KeyboardInterrupt()], ids=["busy", "Ctrl-C"]
 )
@@ -207,7 +190,9 @@ def test_an_earlier_folder_that_cannot_be_replaced_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException, when: int
 ) -> None:
     """A mount point can be emptied, but neither renamed nor removed; Ctrl-C comes between the two renames."""
+    replaced(tmp_path / "made", "older")
     replaced(tmp_path / "made", "old")
+    assert [path.name for path in (tmp_path / "made").iterdir()] == ["old"]
     rename, seen = Path.rename, list[Path]()
 
     def fails(path: Path, target: Path) -> Path:
@@ -220,3 +205,69 @@ def test_an_earlier_folder_that_cannot_be_replaced_stays(
     with pytest.raises(type(failure)):
         replaced(tmp_path / "made", "new")
     assert [path.relative_to(tmp_path) for path in tmp_path.rglob("*")] == [Path("made"), Path("made/old")]
+
+
+@pytest.mark.parametrize("said", ["[Errno 28] No space left on device", "write /x: disk quota exceeded"])
+def test_a_full_disk_and_a_full_quota_are_told_from_an_index_without_the_wheel(said: str) -> None:
+    """A home folder of a computing centre has a quota, and the disk below has terabytes free."""
+    lines = ["Collecting a", f"ERROR: Could not install packages due to an OSError: {said}"]
+    assert says_full(lines)
+    assert isinstance(refusal("a==1", lines, "Set its index."), DiskError)
+
+
+def test_a_login_in_pips_output_is_in_no_message() -> None:
+    """Defect: with no host in PIP_INDEX_URL, pip's last line shows the password."""
+    line = "InvalidURL: Invalid URL 'https://user:s3cret@/a/': No host supplied"
+    assert "Invalid URL 'https://…@/a/': No host supplied" in str(refusal("a==1", [line], "Set its index."))
+
+
+def test_nothing_is_writable_on_a_drive_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows has no folder above a drive that does not exist."""
+    monkeypatch.setattr(Path, "exists", lambda _: False)
+    assert not is_writable(Path("Z:/cache"))
+
+
+def test_a_relative_path_in_a_removed_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = tmp_path / "gone"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    here.rmdir()
+    with pytest.raises(
+        ConfigError, match=r"^packages: it is relative to the current folder, which was removed\. Change to"
+    ):
+        absolute(Path("packages"))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the path of the interpreter outside of the environment")
+def test_pip_downloads_for_a_user_who_installs_into_environments_alone(tmp_path: Path) -> None:
+    """``require-virtualenv`` is for installs, and pip holds to it in ``pip download`` as well."""
+    outside = Path(sys.base_prefix) / "bin/python3"
+    done = subprocess.run(
+        pip_download(str(outside), tmp_path, ["ortpacks-no-such-wheel==1"]),
+        env={"PIP_REQUIRE_VIRTUALENV": "1", "PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode == NO_PIP:
+        pytest.skip(f"{outside} has no pip")
+    assert "No matching distribution found" in done.stderr
+
+
+@pytest.mark.parametrize("number", [errno.EAGAIN, errno.EACCES, 0], ids=["Linux", "Windows", "Wine"])
+def test_another_holds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    monkeypatch.setattr(file_lock, "_lock", Mock(side_effect=OSError(number, os.strerror(number))))
+    with (tmp_path / "lock").open("wb") as file:
+        assert not file_lock.locked(file.fileno())
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS])
+def test_a_file_system_without_locks_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Refused, number: int
+) -> None:
+    """NFS without lockd answers ENOLCK, Lustre without the mount option flock ENOSYS."""
+    monkeypatch.setattr("fcntl.flock", Mock(side_effect=OSError(number, os.strerror(number))))
+    with refused(DiskError), file_lock.exclusive(tmp_path / "lock", lambda: None):
+        pass
+    with refused(DiskError), file_lock.if_free(tmp_path / "lock"):
+        pass

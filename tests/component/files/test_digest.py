@@ -1,7 +1,5 @@
 """Tests of the digest that another thread computes: it is that of hashlib, whatever the chunks are."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 import threading
@@ -18,7 +16,7 @@ DATA = random.Random(3).randbytes(3_000_000)  # noqa: S311 any bytes do
 WHOLE = Digest(len(DATA), hashlib.sha256(DATA).hexdigest())
 
 
-@pytest.mark.parametrize("step", [7_001, 100_000, 999_983, 3_000_000])
+@pytest.mark.parametrize("step", [7_001, 3_000_000])
 def test_another_thread_hashes_the_same(step: int) -> None:
     with ThreadPoolExecutor(1) as pool:
         running = RunningDigest(pool)

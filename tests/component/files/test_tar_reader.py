@@ -1,7 +1,5 @@
 """Tests of a stream that ``tarfile`` reads as a file: the members equal those of tarfile's streaming mode."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 from typing import IO, cast

@@ -1,122 +1,70 @@
-"""Tests of SBOMs in CycloneDX: valid, complete, and the same bytes for the same package."""
+"""Tests of SBOMs in CycloneDX: valid, complete, the same bytes for the same package, held to its manifest.
 
-from __future__ import annotations
+Package URLs are spelled as in the purl specification's examples and type definitions.
+"""
 
-import hashlib
+import copy
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
 from packageurl import PackageURL
 
 from builder.config.build_plan import BuildPlan
-from builder.contents.sbom import Bom, check_sbom, describe_bom
+from builder.config.inputs import Lock, Pin
+from builder.config.variants import GitSource, Project
+from builder.contents import sbom
+from builder.finding import Code
+from builder.formats.manifest import Manifest
 from builder.formats.package_names import Layout
 from builder.io.cyclonedx import bom_problems, render_bom
-from tests.support.factories.documents import manifest, members, name, wheels
+from tests.support import ROOT
+from tests.support.factories.documents import changed, manifest, members, name, wheels, without
 from tests.support.factories.packages import lock, official, plan
 from tests.support.messages import Told
 
 SBOM = "sbom.cdx.json"
-
-CUBLAS = "pkg:pypi/nvidia-cublas-cu12@12.9.1.4"
 
 Json = dict[str, object]
 
 NO_ADDRESS = {"type": "website", "url": "http://no address"}
 
 
-def bom(layout: Layout = Layout.FULL, made: BuildPlan | None = None, step: int = 1) -> Bom:
+def bom(
+    layout: Layout = Layout.FULL, made: BuildPlan | None = None, step: int = 1, pins: Lock | None = None
+) -> sbom.Bom:
     """Return what is known of a package; with the ``step`` -1 from members in the other order."""
     made = made or plan()
     files = [member for member in members(made, layout) if member.path != SBOM][::step]
-    return describe_bom(made, name(made, layout), files, wheels(files)[::step], lock())
+    return sbom.describe_bom(made, name(made, layout), files, wheels(files)[::step], pins or lock())
 
 
-def component(document: Json, purl: str) -> Json:
-    components = document["components"]
+def lines(document: Json) -> Iterator[str]:
+    """Yield the document's own keys, then each component, its files indented, from plain JSON."""
+    yield json.dumps({key: value for key, value in document.items() if key != "components"})
+    components = document.get("components", [])
     assert isinstance(components, list)
-    return next(one for one in components if one.get("purl") == purl)
+    for one in components:
+        yield from (f"  {line}" for line in lines(one))
 
 
-def files(document: object) -> list[tuple[str, str]]:
-    """Return the name and sha256 of each component of type file at any depth, from plain JSON."""
-    if isinstance(document, list):
-        return [file for one in document for file in files(one)]
-    if not isinstance(document, dict):
-        return []
-    own = [(document["name"], document["hashes"][0]["content"])] if document.get("type") == "file" else []
-    return own + files([value for key, value in document.items() if key == "components"])
+@pytest.mark.parametrize(
+    ("made", "layout"), [(plan(), Layout.FULL), (official(), Layout.THIN)], ids=["compiled", "repacked"]
+)
+def test_it_is_valid_and_says_what_is_in_the_package(made: BuildPlan, layout: Layout, told: Told) -> None:
+    """The package has 22 files (3 of ORT, 7 of CUDA, 8 of cuDNN, 4 licence texts) and our own two.
 
-
-@pytest.mark.parametrize("layout", list(Layout))
-def test_it_is_valid_by_the_formats_own_schema_and_by_the_librarys_validator(layout: Layout) -> None:
-    document = render_bom(bom(layout))
-    assert bom_problems(document) == ()
-    told = json.loads(document)
-    assert (told["bomFormat"], told["specVersion"]) == ("CycloneDX", "1.6")
-    subject = told["metadata"]["component"]
-    thin = "-thin" if layout is Layout.THIN else ""
-    assert subject["name"] == f"ortpacks-legacy-1.21.0-cuda12.9-lean{thin}-linux-x64"
-    assert subject["version"] == "1.21.0"
-
-
-@pytest.mark.parametrize("layout", list(Layout))
-def test_every_file_of_the_installed_package_is_in_it_once_with_its_sha256(layout: Layout) -> None:
-    """The package has 22 files (3 of ORT, 7 of CUDA, 8 of cuDNN, 4 licence texts) and our own two."""
-    found = files(json.loads(render_bom(bom(layout)))["components"])
-    assert len(found) == len(dict(found)) == 24
-    assert dict(found)["lib/libcublasLt.so.12"] == hashlib.sha256(b"lib/libcublasLt.so.12").hexdigest()
-    assert "manifest.json" not in dict(found)
-
-
-def test_a_wheel_is_a_component_with_purl_version_licence_hash_and_its_files() -> None:
-    told = component(json.loads(render_bom(bom())), CUBLAS)
-    assert PackageURL.from_string(str(told["purl"])).name == told["name"] == "nvidia-cublas-cu12"
-    assert told["version"] == "12.9.1.4"
-    assert told["hashes"] == [
-        {"alg": "SHA-256", "content": hashlib.sha256(b"wheel:nvidia-cublas-cu12==12.9.1.4").hexdigest()}
-    ]
-    assert told["licenses"] == [
-        {
-            "license": {
-                "name": "NVIDIA CUDA Toolkit End User License Agreement",
-                "properties": [{"name": "ortpacks:text", "value": "licenses/nvidia-cuda.txt"}],
-            }
-        }
-    ]
-    assert [path for path, _ in files(told)] == ["lib/libcublas.so.12", "lib/libcublasLt.so.12"]
-
-
-def test_onnx_runtime_compiled_from_source_is_a_component_of_its_own() -> None:
-    document = json.loads(render_bom(bom()))
-    compiled = component(document, "pkg:github/microsoft/onnxruntime@v1.21.0")
-    assert [path for path, _ in files(compiled)] == [
-        "lib/libonnxruntime_providers_cuda.so",
-        "lib/libonnxruntime_providers_shared.so",
-    ]
-    assert "hashes" not in compiled
-    licence = compiled["licenses"]
-    assert isinstance(licence, list)
-    assert licence[0]["license"]["id"] == "MIT"
-    host = component(document, "pkg:pypi/onnxruntime-gpu@1.21.0")
-    assert "lib/libonnxruntime.so.1" in dict(files(host))
-
-
-def test_what_is_not_packed_or_was_modified_is_marked() -> None:
-    told = json.loads(render_bom(bom(Layout.THIN, official())))
-    marks = {
-        file["name"]: {one["name"]: one["value"] for one in file["properties"]}
-        for parent in told["components"]
-        for file in parent.get("components", [])
-    }
-    cudnn, provider = marks["lib/libcudnn.so.9"], marks["lib/libonnxruntime_providers_cuda.so"]
-    assert cudnn == {"ortpacks:size": "17", "ortpacks:packed": "false"}
-    assert provider == {"ortpacks:size": "36", "ortpacks:modified": "true"}
-    assert sum("ortpacks:packed" in mark for mark in marks.values()) == 15
+    It speaks of no machine and no time.
+    """
+    rendered = render_bom(bom(layout, made))
+    assert bom_problems(rendered) == ()
+    assert list(sbom.check_sbom(manifest(made, layout), rendered, ())) == []
+    said = list(lines(json.loads(rendered)))
+    assert sum('"type": "file"' in line for line in said) == 24
+    told("\n".join(said))
 
 
 def test_the_same_bytes_whatever_the_order_of_members_and_of_the_interpreters_sets() -> None:
@@ -136,12 +84,6 @@ def test_the_serial_number_follows_from_the_content_alone() -> None:
     assert bom(Layout.THIN).serial != first.serial
     other = replace(first.files[0], sha256="0" * 64)
     assert replace(first, files=(other, *first.files[1:])).serial != first.serial
-
-
-def test_it_speaks_of_no_machine_and_no_time() -> None:
-    text = render_bom(bom()).decode()
-    assert "timestamp" not in text
-    assert "nowhere" not in text  # the folder of the members
 
 
 @pytest.mark.parametrize(
@@ -173,8 +115,154 @@ def test_what_is_no_document_at_all_is_told_and_never_a_traceback(document: byte
     assert bom_problems(document)
 
 
-@pytest.mark.parametrize("layout", list(Layout))
-def test_of_a_repacked_wheel_it_fits_the_manifest(layout: Layout) -> None:
-    """``tests/unit/contents/test_sbom.py`` has the same of a compiled package."""
-    document = render_bom(bom(layout, official()))
-    assert list(check_sbom(manifest(official(), layout), document, ())) == []
+CUDNN = "lib/libcudnn.so.9"
+
+PROVIDER = "lib/libonnxruntime_providers_cuda.so"
+
+
+def document(layout: Layout = Layout.FULL) -> Json:
+    return dict(json.loads(render_bom(bom(layout))))
+
+
+def on_base(project: Project, base: str) -> BuildPlan:
+    """Return a plan with a base of the project, whose versions are those of variants.yaml."""
+    made = plan()
+    return replace(made, base=base, project=replace(made.project, bases=project.bases))
+
+
+def findings(whole: Manifest, told: Json) -> list[str]:
+    return [f"{one.code.name} {one.path}" for one in sbom.check_sbom(whole, json.dumps(told).encode(), ())]
+
+
+def test_where_a_file_comes_from_as_a_purl() -> None:
+    cudnn = "nvidia-cudnn-cu12"
+    for source, vendor, purl in (
+        (f"wheel:{cudnn}==9.10.2.21", "nvidia", f"pkg:pypi/{cudnn}@9.10.2.21"),
+        ("built", "onnxruntime", "pkg:github/microsoft/onnxruntime@v1.21.0"),
+        ("built", "ortpacks", ""),
+        ("nonsense", "nvidia", ""),
+    ):
+        assert sbom.origin_of(source, vendor, "1.21.0") == purl
+
+
+def test_what_is_compiled_into_onnx_runtime_is_listed_with_its_versions(project: Project, told: Told) -> None:
+    rendered = render_bom(bom(made=on_base(project, "assembled")))
+    assert not bom_problems(rendered)
+    (ort,) = (one for one in json.loads(rendered)["components"] if one["name"] == "onnxruntime")
+    linked = [one for one in ort["components"] if one["type"] == "library"]
+    told("\n".join(sorted(f"{one['name']} {one['version']}" for one in linked)))
+    whole = manifest(layout=Layout.FULL)
+    assert not [one for one in findings(whole, json.loads(rendered)) if one.startswith("B014")]
+
+
+DEPS = (ROOT / "tests/data/formats/deps-1.21.0.txt").read_text()
+"""Lines of cmake/deps.txt in Debian's 1.21.0, without those that nothing here needs but googletest."""
+
+
+def test_of_a_git_tag_the_pinned_archives_of_its_own_list_are_compiled_in(
+    project: Project, told: Told
+) -> None:
+    source = project.bases["nvidia"].source
+    assert isinstance(source, GitSource)
+    urls = tuple(line.split(";")[1] for line in DEPS.splitlines()[1:] if not line.startswith("googletest"))
+    pins = Lock({source.git.key: Pin(revision="1" * 40, files=urls)})
+    found = bom(made=on_base(project, "nvidia"), pins=pins)
+    assert not bom_problems(render_bom(found))
+    (ort,) = (one for one in found.components if one.name == "onnxruntime")
+    told("\n".join(sorted(f"{one.name} {one.version} {one.supplier} {one.purl}" for one in ort.linked)))
+    eigen = PackageURL.from_string(next(one.purl for one in ort.linked if one.name == "eigen"))
+    assert (eigen.type, eigen.namespace, eigen.name) == ("generic", "libeigen", "eigen")
+    assert str(eigen.qualifiers["download_url"]) in DEPS
+
+
+def test_one_that_is_not_valid_is_told_line_by_line_and_read_no_further() -> None:
+    found = list(sbom.check_sbom(manifest(), b"{", ["$.a: is wrong", "$.b: too"]))
+    assert {one.code for one in found} == {Code.B014}
+    assert [one.message for one in found] == ["$.a: is wrong", "$.b: too"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"sha256": "0" * 64},
+        {"source": "wheel:nvidia-cudnn-cu12==9.11.0.98"},
+        {"packed": False},
+        {"modified": True},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_file_that_the_manifest_tells_otherwise_is_named(change: dict[str, object], told: Told) -> None:
+    (finding,) = sbom.check_sbom(changed(manifest(), CUDNN, **change), json.dumps(document()).encode(), ())
+    assert (finding.code, finding.path) == (Code.B015, CUDNN)
+    told(finding)
+
+
+def items(parent: Json) -> list[Json]:
+    found = parent.get("components", [])
+    assert isinstance(found, list)
+    return found
+
+
+def named(parent: Json, name: str) -> Json:
+    return next(one for one in items(parent) if one["name"] == name)
+
+
+def without_it(wheel: Json, _told: Json) -> None:
+    items(wheel).remove(named(wheel, CUDNN))
+
+
+def listed_twice(wheel: Json, told: Json) -> None:
+    items(told).append(copy.deepcopy(named(wheel, CUDNN)))
+
+
+def without_hash(wheel: Json, _told: Json) -> None:
+    named(wheel, CUDNN).pop("hashes")
+
+
+def elsewhere(wheel: Json, told: Json) -> None:
+    """Move a file of cuDNN's wheel to the package's own files."""
+    items(told).append(named(wheel, CUDNN))
+    without_it(wheel, told)
+
+
+@pytest.mark.parametrize("change", [without_it, listed_twice, without_hash, elsewhere])
+def test_what_an_sbom_can_get_wrong_is_found(change: Callable[[Json, Json], None]) -> None:
+    told = document()
+    change(named(told, "nvidia-cudnn-cu12"), told)
+    assert findings(manifest(), told) == [f"B015 {CUDNN}"]
+    assert findings(without(manifest(), CUDNN), document()) == [f"B015 {CUDNN}"]
+
+
+def test_the_sbom_of_another_package_is_found() -> None:
+    told = document(Layout.THIN)
+    found = findings(manifest(), told)
+    assert found[0] == "B015 sbom.cdx.json"
+    assert len(found) == 1 + 15  # and NVIDIA's 15 libraries, which thin omits
+
+
+def test_the_sbom_of_a_compiled_package_is_not_that_of_a_repacked_one() -> None:
+    """The official provider and bridge are from the wheel; the provider is also modified."""
+    differing = {finding.split()[1] for finding in findings(manifest(official()), document())}
+    assert differing == {"sbom.cdx.json", PROVIDER, "lib/libonnxruntime_providers_shared.so"}
+
+
+def test_a_purl_is_spelled_as_specified_and_reads_back(told: Told) -> None:
+    made = (
+        sbom.pypi_purl("nvidia-cublas-cu12==12.9.1.4"),
+        sbom.pypi_purl("onnxruntime==1.23.2@macos-arm64"),
+        sbom.pypi_purl("Torch_Fork==2.1+cu12.post1"),
+        sbom.github_purl("Microsoft/onnxruntime", "v1.21.0"),
+        sbom.image_purl("nvidia/cuda:12.9.1-devel-ubuntu22.04"),
+        sbom.image_purl("ubuntu:22.04"),
+        sbom.image_purl("nvidia/cuda@sha256:244fd47e07d1"),
+        sbom.debian_purl("pool/non-free/n/x/nvidia-cuda-toolkit_12.4.131~12.4.1-2_amd64.deb"),
+        sbom.debian_purl("pool/main/o/onnxruntime/onnxruntime_1.21.0+dfsg.orig.tar.xz"),
+        sbom.debian_purl("pool/main/x/odd name.zip"),
+        sbom.debian_purl("pool/x/date_3.0.3+ds.orig.tar.xz"),
+        sbom.debian_purl("pool/main/s/safeint/libsafeint-dev_3.0.28a+dfsg-4_all.deb"),
+        sbom.deb_purl("g++", "4:12.2.0-3", "amd64"),
+    )
+    archive = sbom.archive_purl("https://host/whatever-1.2.tgz")
+    told("\n".join([*made, archive]))
+    assert [PackageURL.from_string(purl).to_string() for purl in made] == [*made]
+    assert PackageURL.from_string(archive).qualifiers == {"download_url": "https://host/whatever-1.2.tgz"}

@@ -1,7 +1,5 @@
 """Tests of the commit of a tag and of the builder's own commit, with real git in real repositories."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -13,8 +11,8 @@ import pytest
 from builder.config.inputs import Input, InputKind, Pin
 from builder.contents.provenance import Revision
 from builder.errors import (
-    BuilderError,
     CommandError,
+    IntegrityError,
     ToolMissingError,
     TransferError,
     ValidationError,
@@ -82,42 +80,29 @@ def test_a_shallow_clone_and_a_linked_work_tree_tell_it_too(
         assert revision_of(tmp_path / folder, runner) == Revision(commit, dirty=False)
 
 
-def test_another_repository_around_an_unpacked_archive_is_not_ours(
-    repository: Path, runner: ProcessRunner
-) -> None:
-    unpacked = repository / "ortpacks-main"
-    unpacked.mkdir()
-    assert revision_of(unpacked, runner) is None
-
-
-def test_a_repository_that_the_environment_names_is_not_ours(
+def test_what_is_no_repository_of_ours_has_no_commit(
     repository: Path, runner: ProcessRunner, tmp_path: Path
 ) -> None:
-    """A git hook runs with GIT_DIR set."""
-    plain = tmp_path / "plain"
-    plain.mkdir()
-    env = {"PATH": os.environ["PATH"], "GIT_DIR": str(repository / ".git"), "GIT_WORK_TREE": str(repository)}
-    assert revision_of(plain, ProcessRunner(env)) is None
-    assert revision_of(repository, ProcessRunner(env)) == revision_of(repository, runner)
-
-
-def test_no_repository_no_commit_and_a_broken_one_are_no_error(runner: ProcessRunner, tmp_path: Path) -> None:
+    """An unpacked archive may lie in another project's repository; a git hook runs with GIT_DIR set."""
     git(tmp_path, "init", "--quiet", "empty")
     git(tmp_path, "init", "--quiet", "--bare", "bare")
-    for name in ("plain", "broken"):
-        (tmp_path / name).mkdir()
+    git(repository, "remote", "add", "origin", "https://github.com/you/around")
+    (tmp_path / "broken").mkdir()
     (tmp_path / "broken/.git").write_text("gitdir: /nowhere\n")
-    for name in ("plain", "empty", "bare", "broken", "not there"):
-        assert revision_of(tmp_path / name, runner) is None
-
-
-def test_without_git_there_is_no_commit(repository: Path, tmp_path: Path) -> None:
-    assert revision_of(repository, ProcessRunner({"PATH": str(tmp_path)})) is None
-
-
-def test_what_is_no_commit_is_not_taken_for_one(tmp_path: Path) -> None:
-    """A program named git may print anything; the fake prints no commit."""
-    assert revision_of(tmp_path, FakeRunner()) is None
+    for folder in (repository / "unpacked", tmp_path / "plain"):
+        folder.mkdir()
+    hook = {"GIT_DIR": str(repository / ".git"), "GIT_WORK_TREE": str(repository)}
+    in_hook = ProcessRunner({"PATH": os.environ["PATH"], **hook})
+    for folder, git_runner in (
+        (repository / "unpacked", runner),
+        *((tmp_path / name, runner) for name in ("plain", "empty", "bare", "broken", "not there")),
+        (tmp_path / "plain", in_hook),
+        (repository, ProcessRunner({"PATH": str(tmp_path)})),  # there is no git
+        (tmp_path, FakeRunner()),  # a program named git may print anything
+    ):
+        assert revision_of(folder, git_runner) is None
+        assert origin_of(folder, git_runner) is None
+    assert revision_of(repository, in_hook) == revision_of(repository, runner)
 
 
 @pytest.mark.parametrize("tag", ["light", "heavy"])
@@ -128,55 +113,45 @@ def test_a_tag_is_its_commit(repository: Path, runner: ProcessRunner, tag: str) 
     assert tag_commit(runner, f"{repository}@{tag}") == expected
 
 
-@pytest.mark.parametrize(("spec", "error"), [("a tree@v9", ValidationError), ("none@v1", TransferError)])
-@pytest.mark.usefixtures("repository")
-def test_no_tag_and_no_server_are_told_apart(
-    runner: ProcessRunner, tmp_path: Path, spec: str, error: type[BuilderError]
+def test_a_tag_that_cannot_be_had_is_told_by_the_reason(
+    repository: Path, runner: ProcessRunner, tmp_path: Path
 ) -> None:
-    with pytest.raises(error):
-        tag_commit(runner, f"{tmp_path}/{spec}")
-
-
-def test_without_git_no_tag_is_found(tmp_path: Path) -> None:
-    item = Input(InputKind.GIT, "https://git.example/o/n@v1")
-    runner = ProcessRunner({"PATH": str(tmp_path)})
-    for ask in (
-        lambda: tag_commit(runner, item.spec),
-        lambda: download_tree(runner, item, Pin(revision="a" * 40), tmp_path),
-    ):
-        with pytest.raises(ToolMissingError, match="git"):
-            ask()
-
-
-def tagged(repository: Path) -> Input:
+    without_git = ProcessRunner({"PATH": str(tmp_path)})
     git(repository, "tag", "v1")
-    (repository / "later").write_text("two\n")
-    git(repository, "add", ".")
-    git(repository, "commit", "--quiet", "--message", "two")
-    return Input(InputKind.GIT, f"{repository.as_uri()}@v1")
+    here, none = (Input(InputKind.GIT, f"{path.as_uri()}@v1") for path in (repository, tmp_path / "none"))
+    absent = Input(InputKind.GIT, f"{repository.as_uri()}@v9")
+    pin = Pin(revision="a" * 40)
+    for error, said, ask in (
+        (ValidationError, "v9", lambda: tag_commit(runner, absent.spec)),
+        (TransferError, "v9", lambda: download_tree(runner, absent, pin, tmp_path)),
+        (TransferError, "none", lambda: tag_commit(runner, none.spec)),
+        (TransferError, "none", lambda: download_tree(runner, none, pin, tmp_path)),
+        (IntegrityError, "aaaaa, the tag leads to", lambda: download_tree(runner, here, pin, tmp_path)),
+        (ToolMissingError, "git", lambda: tag_commit(without_git, here.spec)),
+        (ToolMissingError, "git", lambda: download_tree(without_git, here, pin, tmp_path)),
+    ):
+        with pytest.raises(error, match=said):
+            ask()
 
 
 def test_a_tags_tree_comes_as_a_tar_of_its_commit(
     repository: Path, runner: ProcessRunner, tmp_path: Path
 ) -> None:
     """The tag lacks the file ``later``; the same commit gives the same bytes."""
-    tag = tagged(repository)
+    git(repository, "tag", "v1")
     pin = Pin(revision=git(repository, "rev-parse", "v1"))
-    bytes_ = []
+    (repository / "later").write_text("two\n")
+    git(repository, "add", ".")
+    git(repository, "commit", "--quiet", "--message", "two")
+    tars = []
     for name in ("here", "there"):
         (tmp_path / name).mkdir()
-        tar = download_tree(runner, tag, pin, tmp_path / name)
+        item = Input(InputKind.GIT, f"{repository.as_uri()}@v1")
+        tars.append(download_tree(runner, item, pin, tmp_path / name))
         assert [path.name for path in (tmp_path / name).iterdir()] == ["a%20tree-v1.tar"]
-        with tarfile.open(tar) as archive:
+        with tarfile.open(tars[-1]) as archive:
             assert sorted(one.name for one in archive if one.isfile()) == [".gitignore", "file"]
-        bytes_.append(tar.read_bytes())
-    assert bytes_[0] == bytes_[1]
-
-
-def test_a_server_out_of_reach_is_told(runner: ProcessRunner, tmp_path: Path) -> None:
-    tag = Input(InputKind.GIT, f"{(tmp_path / 'none').as_uri()}@v1")
-    with pytest.raises(TransferError, match="cannot be reached"):
-        download_tree(runner, tag, Pin(revision="a" * 40), tmp_path)
+    assert tars[0].read_bytes() == tars[1].read_bytes()
 
 
 def test_a_server_that_is_too_slow_is_told() -> None:
@@ -188,33 +163,17 @@ def test_a_server_that_is_too_slow_is_told() -> None:
     assert caught.value.cause == slow
 
 
-@pytest.mark.parametrize(
-    ("url", "name"),
-    [
-        ("https://github.com/you/ortpacks", "you/ortpacks"),
-        ("https://github.com/you/ortpacks.git/", "you/ortpacks"),
-        ("https://someone:secret@github.com/you/ort.packs.git", "you/ort.packs"),
-        ("git@github.com:you/ortpacks.git", "you/ortpacks"),
-        ("ssh://git@ssh.github.com:443/you/ortpacks.git", "you/ortpacks"),
-        ("/srv/you/ortpacks", None),
-        ("../you/ortpacks", None),
-        ("file:///you/ortpacks", None),
-        ("https://example.org/ortpacks.git", None),
-    ],
+CLONED = (
+    *("https://github.com/you/ortpacks", "https://github.com/you/ortpacks.git/"),
+    *("https://someone:secret@github.com/you/ortpacks.git", "git@github.com:you/ortpacks.git"),
+    "ssh://git@ssh.github.com:443/you/ortpacks.git",
 )
-def test_the_repository_that_was_cloned(
-    repository: Path, runner: ProcessRunner, url: str, name: str | None
-) -> None:
-    git(repository, "remote", "add", "origin", url)
-    assert origin_of(repository, runner) == name
+
+NOBODYS = ("/srv/you/ortpacks", "../you/ortpacks", "file:///you/ortpacks", "https://example.org/ortpacks.git")
 
 
-def test_no_remote_no_repository_or_no_git_is_nobodys_clone(repository: Path, runner: ProcessRunner) -> None:
-    assert origin_of(repository, runner) is None
-    git(repository, "remote", "add", "origin", "https://github.com/you/around")
-    unpacked = repository / "unpacked"
-    unpacked.mkdir()
-    assert origin_of(unpacked, runner) is None, (
-        "the repository around an unpacked archive is another project's"
-    )
-    assert origin_of(repository, ProcessRunner({"PATH": "/nonexistent"})) is None
+@pytest.mark.parametrize("url", [*CLONED, *NOBODYS, None])
+def test_the_repository_that_was_cloned(repository: Path, runner: ProcessRunner, url: str | None) -> None:
+    if url:
+        git(repository, "remote", "add", "origin", url)
+    assert origin_of(repository, runner) == ("you/ortpacks" if url in CLONED else None)

@@ -1,19 +1,21 @@
-"""Tests of unpacking wheels: each file is compared with RECORD, and no file is outside the tree
-or incomplete."""
-
-from __future__ import annotations
+"""Tests of wheels: pip brings the locked one, and each unpacked file is the one of RECORD."""
 
 import os
 import re
-import stat
+import sys
+from functools import partial
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import pytest
 
-from builder.errors import IntegrityError
-from builder.io.wheel import unpack_wheel
-from tests.support.messages import Told
+from builder.config.inputs import Input, Pin
+from builder.errors import BuilderError, CommandError, ConfigError, DiskError, IntegrityError, TransferError
+from builder.io.process import Completed, ProcessRunner
+from builder.io.store import Source
+from builder.io.wheel import download_wheel, tag_arguments, unpack_wheel
+from tests.support.fakes.ports import FakeRunner
+from tests.support.messages import Refused, Told
 
 HELLO = "sha256=WJG1tSLV3whtD_CxEPvZ0hu0_HFjrzTQgoai6Eb2vgM"
 """RECORD's digest of "hello" and a newline: ``printf 'hello\\n' | openssl dgst -sha256 -binary | basenc
@@ -56,28 +58,20 @@ def refusal(wheel: Path) -> str:
     return str(caught.value)
 
 
-def test_every_file_is_there_with_its_mode(good: Path, tmp_path: Path) -> None:
-    tree = tmp_path / "tree"
-    unpack_wheel(good, tree)
-    assert tree_names(tree) == [RECORD, "p/a.txt", "p/bin/tool"]
-    assert (tree / "p/a.txt").read_bytes() == b"hello\n"
-    assert stat.S_IMODE((tree / "p/bin/tool").stat().st_mode) == 0o755
-    assert stat.S_IMODE((tree / "p/a.txt").stat().st_mode) == 0o644
-
-
-def test_every_byte_is_on_disk_before_the_tree_has_its_name(
+def test_every_file_is_there_with_its_mode_and_on_disk_before_the_tree_has_its_name(
     good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[list[str]] = []
     monkeypatch.setattr(os, "sync", lambda: synced.append(tree_names(tmp_path)))
-    unpack_wheel(good, tmp_path / "tree")
-    ((wheel, *files),) = synced
+    tree = tmp_path / "tree"
+    unpack_wheel(good, tree)
+    assert tree_names(tree) == [RECORD, "p/a.txt", "p/bin/tool"]
+    assert (tree / "p/a.txt").read_bytes() == b"hello\n"
+    assert [(tree / name).stat().st_mode & 0o777 for name in ("p/a.txt", "p/bin/tool")] == [0o644, 0o755]
+    ((_, *files),) = synced
     scratch = Path(files[0]).parts[0]
     assert re.fullmatch(rf"tree\.part-{os.getpid()}-[0-9a-f]{{8}}", scratch)
-    assert (wheel, files) == (
-        good.name,
-        [f"{scratch}/tree/{name}" for name in (RECORD, "p/a.txt", "p/bin/tool")],
-    )
+    assert files == [f"{scratch}/tree/{name}" for name in tree_names(tree)]
 
 
 @pytest.mark.parametrize(
@@ -103,9 +97,8 @@ def test_a_truncated_wheel(good: Path, keep: int) -> None:
 
 
 def test_rotten_bytes_in_the_middle(good: Path) -> None:
-    data = bytearray(good.read_bytes())
-    data[38:42] = b"\xff\xff\xff\xff"
-    good.write_bytes(data)
+    data = good.read_bytes()
+    good.write_bytes(data[:38] + b"\xff\xff\xff\xff" + data[42:])
     assert refusal(good)
 
 
@@ -120,3 +113,108 @@ def test_the_same_name_twice(tmp_path: Path) -> None:
     with ZipFile(wheel, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
         archive.writestr("p/a", b"other")
     assert "p/a is there twice" in refusal(wheel)
+
+
+def test_pip_is_asked_for_exactly_the_locked_file(told: Told, refused: Refused) -> None:
+    """Names are those of the index; tags follow PEP 425 and PEP 600."""
+    for filename in (
+        "onnxruntime_gpu-1.23.2-cp311-cp311-manylinux_2_27_x86_64.manylinux_2_28_x86_64.whl",
+        "nvidia_cublas_cu12-12.9.1.4-py3-none-manylinux_2_27_x86_64.whl",
+        "thing-1.0-py2.py3-none-any.whl",
+        "thing-1.0-cp39-abi3-win_amd64.whl",
+        "thing-1.0-cp312-abi3-win_amd64.whl",
+    ):
+        told(" ".join(tag_arguments(filename)))
+    with refused(ConfigError):
+        tag_arguments("cudnn.zip")
+
+
+NAMES = [
+    f"gpu_thing-1.0-{tags}.whl"
+    for tags in (
+        "cp311-cp311-manylinux_2_27_x86_64.manylinux_2_28_x86_64",
+        "cp311-cp311-manylinux_2_39_x86_64",
+        "cp311-cp311-manylinux_2_28_aarch64",
+        "cp312-cp312-manylinux_2_28_x86_64",
+        "cp311-cp311-win_amd64",
+        "py3-none-manylinux2014_x86_64",
+        "py3-none-any",
+        "cp311-cp311-macosx_11_0_arm64",
+        "cp311-cp311-macosx_13_0_arm64",
+        "cp311-cp311-macosx_15_0_arm64",
+        "cp311-cp311-macosx_13_0_x86_64",
+    )
+]
+
+ITEM = Input.wheel("gpu-thing==1.0")
+
+
+def pin(name: str) -> Pin:
+    return Pin(filename=name, size=1, sha256="0" * 64)
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("index")
+    metadata = "Metadata-Version: 2.1\nName: gpu-thing\nVersion: 1.0\nRequires-Dist: absent\n"
+    for name in NAMES:
+        tags = f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {name}\n"
+        with ZipFile(folder / name, "w") as archive:
+            for file, text in (("METADATA", metadata), ("WHEEL", tags), ("RECORD", "")):
+                archive.writestr(f"gpu_thing-1.0.dist-info/{file}", text)
+    return folder
+
+
+@pytest.fixture
+def source(index: Path) -> Source:
+    env = {
+        "PATH": os.environ["PATH"],
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": str(index),
+    }
+    return partial(download_wheel, ProcessRunner(env))
+
+
+@pytest.mark.parametrize(
+    ("platform", "pinned", "name"),
+    [
+        *(("linux-x64", pin(NAMES[number]), NAMES[number]) for number in (5, 7)),
+        ("linux-x64", None, NAMES[0]),  # glibc 2.35
+        ("linux-arm64", None, NAMES[2]),
+        ("win-x64", None, NAMES[4]),
+        ("macos-arm64", None, NAMES[8]),
+    ],
+)
+def test_the_locked_file_arrives_or_else_the_first_choice_that_fits(
+    source: Source, tmp_path: Path, platform: str, pinned: Pin | None, name: str
+) -> None:
+    assert source(Input.wheel("gpu-thing==1.0", platform), pinned, tmp_path).name == name
+
+
+def test_what_a_killed_run_left_is_removed(source: Source, tmp_path: Path) -> None:
+    (tmp_path / "pip-0").mkdir()
+    (tmp_path / "pip-0/half.whl").write_bytes(b"half")
+    source(ITEM, pin(NAMES[6]), tmp_path)
+    assert [path.name for path in tmp_path.rglob("*.whl")] == [NAMES[6]]
+
+
+def test_a_version_that_is_not_there(source: Source, tmp_path: Path) -> None:
+    with pytest.raises(TransferError, match=r"wheel:gpu-thing==9: pip could not fetch it") as caught:
+        source(Input.wheel("gpu-thing==9"), None, tmp_path)
+    assert "No matching distribution found for gpu-thing==9" in str(caught.value)
+
+
+FULL = ("ERROR: Could not install packages: [Errno 28] No space left on device",)
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [(CommandError("pip failed", tail=FULL), DiskError), (Completed(0, "", ""), TransferError)],
+    ids=["full disk", "no wheel"],
+)
+def test_what_pip_leaves_without_a_wheel_is_told(
+    tmp_path: Path, refused: Refused, answer: Completed | BuilderError, error: type[BuilderError]
+) -> None:
+    with refused(error):
+        download_wheel(FakeRunner(answers={sys.executable: answer}), ITEM, pin(NAMES[6]), tmp_path)

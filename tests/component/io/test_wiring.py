@@ -1,7 +1,5 @@
 """Tests of the environment variables that a run passes on."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

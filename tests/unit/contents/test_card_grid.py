@@ -1,28 +1,13 @@
 """Tests of the report on a package on virtual cards, and of its disagreements."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from builder.binary.coverage import LibraryCoverage, cover
 from builder.binary.fatbin import read_containers
-from builder.contents.card_grid import (
-    CardRow,
-    Grid,
-    LibraryOnCard,
-    ModelOnCard,
-    disagreements,
-    from_bytes,
-    lines,
-    loads,
-    outcome,
-    page,
-    table,
-)
+from builder.contents import card_grid
 from builder.errors import ParseError, SchemaError, ValidationError
 from builder.formats.json_values import json_text
 from builder.formats.missing_kernels import cannot_run
@@ -33,7 +18,7 @@ from tests.support.schemas import schema
 
 PROVIDER, CUBLAS = "lib/libonnxruntime_providers_cuda.so", "lib/libcublas.so.12"
 
-MINILM = ModelOnCard(
+MINILM = card_grid.ModelOnCard(
     name="minilm", nodes={CUDA_PROVIDER: 188, CPU_PROVIDER: 1}, launches=161, refused={}, error=""
 )
 
@@ -58,89 +43,62 @@ COVERAGE = (
     covered(CUBLAS, sass(80), sass(75), specialised=True),
 )
 
-SEEN = LibraryOnCard(PROVIDER, "native", native=3, jit=0, refused={}, registered=True)
+SEEN = card_grid.LibraryOnCard(PROVIDER, "native", native=3, jit=0, refused={}, registered=True)
 
 
-def row(capability: str = "8.6", **changes: object) -> CardRow:
-    libraries = (SEEN, from_bytes(COVERAGE[1], "8.6"))
-    good = CardRow(capability, "native", "native", libraries, (MINILM,))
+def row(capability: str = "8.6", **changes: object) -> card_grid.CardRow:
+    libraries = (SEEN, card_grid.from_bytes(COVERAGE[1], "8.6"))
+    good = card_grid.CardRow(capability, "native", "native", libraries, (MINILM,))
     return replace(good, **changes)  # type: ignore[arg-type]
 
 
-def codes(one: CardRow, profile: str | None = None) -> list[str]:
+def seen(**changes: object) -> card_grid.CardRow:
+    """Return a row whose provider was seen otherwise."""
+    return row(libraries=(replace(SEEN, **changes),))  # type: ignore[arg-type]
+
+
+def ran(**changes: object) -> card_grid.CardRow:
+    """Return a row whose model ran otherwise."""
+    return row(models=(replace(MINILM, **changes),))  # type: ignore[arg-type]
+
+
+FAILS, LACKS = ran(error=NO_IMAGE, refused={"209": 1}), ran(nodes={}, error=NO_KERNEL)
+
+CARDS: dict[str, tuple[card_grid.CardRow, str | None]] = {
+    "all say the same": (row(), None),
+    "one is refused": (seen(native=2, refused={"209": 1}), None),
+    "one is PTX": (seen(native=2, jit=1), None),
+    "one is missing": (seen(native=2), None),
+    "one too many": (seen(native=4), None),
+    "no image for the model": (FAILS, None),
+    "launches are refused": (ran(refused={"222": 2}), None),
+    "chosen in part": (row(support="partial"), None),
+    "chosen for none": (row(support="none"), None),
+    "not chosen": (row(chosen=None), None),
+    "nothing promised": (replace(FAILS, support="none", chosen=None), None),
+    "lean lacks it": (LACKS, "lean"),
+    "minimal lacks it": (LACKS, "minimal"),
+    "full has it": (LACKS, "full"),
+    "repacked has it": (LACKS, None),
+    "lean, refused": (FAILS, "lean"),
+}
+
+
+@pytest.mark.parametrize("card", CARDS)
+def test_what_the_parts_say_of_a_card_is_held_together(card: str, told: Told) -> None:
+    one, profile = CARDS[card]
     missing = cannot_run(profile, "1.21.0")
-    return [finding.code.name for finding in disagreements("a package", one, COVERAGE, missing)]
-
-
-def test_where_all_say_the_same_there_is_nothing_to_say() -> None:
-    assert codes(row()) == []
-
-
-@pytest.mark.parametrize(
-    "seen",
-    [
-        replace(SEEN, native=2, refused={"209": 1}),
-        replace(SEEN, native=2, jit=1),
-        replace(SEEN, native=2),
-        replace(SEEN, native=4),
-    ],
-    ids=["one is refused", "one is PTX", "one is missing", "one too many"],
-)
-def test_a_container_that_the_driver_takes_otherwise(seen: LibraryOnCard) -> None:
-    (finding,) = disagreements("a package", row(libraries=(seen,)), COVERAGE, ())
-    assert finding.code.name == "V001"
-    assert finding.wanted == "3 native, 0 JIT, 0 with nothing that runs, 0 idle, 3 in all"
+    told("\n".join(map(str, card_grid.disagreements("a package", one, COVERAGE, missing))))
 
 
 def test_a_container_without_code_to_run_counts_on_any_side() -> None:
     """872 bytes are a cubin of sm_50 without a kernel: see builder.binary.fatbin_format."""
     coverage = (covered(PROVIDER, sass(80), container(empty_cubin(50))),)
-    for seen in (replace(SEEN, native=2), replace(SEEN, native=1, refused={"209": 1})):
-        assert list(disagreements("a package", row(libraries=(seen,)), coverage, ())) == []
+    for one in (seen(native=2), seen(native=1, refused={"209": 1})):
+        assert list(card_grid.disagreements("a package", one, coverage, ())) == []
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        replace(MINILM, error=NO_IMAGE, refused={"209": 1}),
-        replace(MINILM, refused={"222": 2}),
-        replace(MINILM, nodes={}, error=NO_KERNEL),
-    ],
-)
-def test_a_model_that_fails_where_the_package_is_chosen(model: ModelOnCard) -> None:
-    (finding,) = disagreements("a package", row(models=(model,)), COVERAGE, ())
-    assert (finding.code.name, finding.path) == ("V002", "a package on 8.6")
-    assert outcome(model) == finding.got
-
-
-FAILS, LACKS = replace(MINILM, error=NO_IMAGE, refused={"209": 1}), replace(MINILM, nodes={}, error=NO_KERNEL)
-
-
-@pytest.mark.parametrize(
-    ("card", "profile", "found"),
-    [
-        (row(support="partial"), None, ["V003"]),
-        (row(support="none"), None, ["V003"]),
-        (row(chosen=None), None, ["V003"]),
-        (row(support="none", chosen=None, models=(FAILS,)), None, []),
-        (row(models=(LACKS,)), "lean", []),
-        (row(models=(LACKS,)), "minimal", []),
-        (row(models=(LACKS,)), "full", ["V002"]),
-        (row(models=(LACKS,)), None, ["V002"]),
-        (row(models=(FAILS,)), "lean", ["V002"]),
-    ],
-    ids=[
-        *("chosen in part", "chosen for none", "refused", "nothing promised"),
-        *("lean lacks it", "minimal lacks it", "full has it", "repacked has it", "lean, refused"),
-    ],
-)
-def test_what_the_parts_say_of_a_card_is_held_together(
-    card: CardRow, profile: str | None, found: Sequence[str]
-) -> None:
-    assert codes(card, profile) == found
-
-
-GRID = Grid(
+GRID = card_grid.Grid(
     format=1,
     package="ortpacks-modern-1.23.2-cuda12.9-linux-x64.tar.zst",
     sha256="0" * 64,
@@ -156,7 +114,7 @@ GRID = Grid(
             chosen=None,
             libraries=(
                 replace(SEEN, support="none", native=0, refused={"209": 3}),
-                from_bytes(COVERAGE[1], "6.2"),
+                card_grid.from_bytes(COVERAGE[1], "6.2"),
             ),
             models=(replace(MINILM, error=NO_IMAGE, refused={"209": 1}),),
         ),
@@ -164,29 +122,22 @@ GRID = Grid(
 )
 
 
-def test_a_grid_is_written_by_its_schema_and_read_back() -> None:
+def test_a_grid_is_written_by_its_schema_and_read_back(told: Told) -> None:
     text = json_text(GRID)
     schema("cards").validate(json.loads(text))
-    assert loads(text, "x.cards.json") == GRID
+    assert card_grid.loads(text, "x.cards.json") == GRID
+    for wrong, error in (
+        ("{", ParseError),
+        ('{"format": 9}', ValidationError),
+        ('{"format": 1, "package": 3}', SchemaError),
+    ):
+        with pytest.raises(error) as caught:
+            card_grid.loads(wrong, "x.cards.json")
+        told(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "error"),
-    [("{", ParseError), ('{"format": 9}', ValidationError), ('{"format": 1, "package": 3}', SchemaError)],
-)
-def test_a_grid_that_is_none(text: str, error: type[Exception], told: Told) -> None:
-    with pytest.raises(error) as caught:
-        loads(text, "x.cards.json")
-    told(caught.value)
-
-
-def test_a_table_has_a_row_for_each_card(told: Told) -> None:
-    told(table(GRID))
-    assert page([GRID]).endswith(
-        f"## ortpacks-modern-1.23.2-cuda12.9-linux-x64\n\nOn driver 580.65.06.\n\n{table(GRID)}"
-    )
-
-
-def test_a_card_in_words(told: Told) -> None:
-    told("\n".join(lines(GRID.cards[1])))
-    told(outcome(GRID.cards[1].models[0]))
+def test_a_page_of_tables_with_a_row_for_each_card_and_a_card_in_words(told: Told) -> None:
+    assert card_grid.table(GRID) in card_grid.page([GRID])
+    told(card_grid.page([GRID]))
+    told("\n".join(card_grid.lines(GRID.cards[1])))
+    told(card_grid.outcome(GRID.cards[1].models[0]))

@@ -1,17 +1,14 @@
-"""Tests of provenance against in-toto's Statement v1, SLSA's provenance v1, and its package.
+"""Tests of provenance against in-toto's Statement v1, SLSA's provenance v1, its package, and as a recipe.
 
 Field names are spelled as in the specifications: in-toto/attestation, spec/v1/statement.md and
 resource_descriptor.md; slsa.dev/spec/v1.1/provenance.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -28,11 +25,14 @@ from builder.contents.provenance import (
     PackageRun,
     Revision,
     base_parts,
-    base_revision,
+    build_arguments,
     check_provenance,
     provenance_json,
+    read_recipe,
+    tree_differences,
     used_inputs,
 )
+from builder.errors import ConfigError, SchemaError
 from builder.facts.gpu.architectures import Arch
 from builder.files.digest import Digest
 from builder.formats.json_values import json_text
@@ -40,14 +40,13 @@ from builder.formats.manifest import BaseEntry
 from builder.formats.package_names import Profile
 from tests.support.factories.documents import manifest
 from tests.support.factories.packages import official, plan
+from tests.support.factories.provenance import COMMIT, CONFIG, document
 from tests.support.json_texts import changed
 from tests.support.messages import Told
 
 ARCHIVE = "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64.tar.zst"
 
 SUBJECTS = {ARCHIVE: "1" * 64}
-
-COMMIT = "7fd1a60b01f91b314f59955a4e4d4e80d8edf11d"
 
 PTXAS = Input.wheel("nvidia-cuda-nvcc-cu12==12.9.86")
 
@@ -102,10 +101,15 @@ def used(decided: BuildPlan) -> dict[Input, Pin]:
     return {item: pin(item) for item in used_inputs(decided, replace(rendered(), sources=sources))}
 
 
-def made(decided: BuildPlan | None = None, more: Mapping[str, str] | None = None, **changes: object) -> Json:
+def made(
+    decided: BuildPlan | None = None,
+    more: Mapping[str, str] = MappingProxyType({}),
+    pins: Mapping[Input, Pin] = MappingProxyType({}),
+    **changes: object,
+) -> Json:
     chosen = decided or plan()
-    subjects = {**SUBJECTS, **(more or {})}
-    text = provenance_json(chosen, manifest(chosen), used(chosen), subjects, run(**changes))
+    subjects = {**SUBJECTS, **more}
+    text = provenance_json(chosen, manifest(chosen), {**used(chosen), **pins}, subjects, run(**changes))
     return dict(json.loads(text))
 
 
@@ -114,117 +118,6 @@ def at(statement: Json, path: str) -> Any:  # noqa: ANN401 - JSON
     for key in path.split("."):
         value = value[key]
     return value
-
-
-def dependencies(statement: Json) -> dict[str, Json]:
-    found = at(statement, "predicate.buildDefinition.resolvedDependencies")
-    assert len({one["uri"] for one in found}) == len(found)
-    return {one["uri"]: one for one in found}
-
-
-def test_it_has_the_fields_of_both_specifications_and_no_others(told: Told) -> None:
-    statement = made()
-    definition = statement["predicate"]["buildDefinition"]
-    descriptor = {"name", "uri", "digest", "content", "downloadLocation", "mediaType", "annotations"}
-    assert all(one.keys() <= descriptor for one in definition.pop("resolvedDependencies"))
-    told(json_text(statement))
-
-
-def test_in_totos_own_library_reads_it() -> None:
-    """The official protobuf classes of both reject unknown and mistyped fields."""
-    for told in (made(), made(official()), made(plan(base="nvidia"))):
-        statement = Parse(json.dumps(told), TheirMessage())
-        TheirStatement.copy_from_pb(statement).validate()
-        predicate = ParseDict(told["predicate"], Provenance())
-        assert predicate.run_details.metadata.started_on.ToSeconds() == 1763744700
-
-
-def test_the_pages_it_points_to_are_there(root: Path) -> None:
-    page = (root / "docs/provenance.md").read_text()
-    for path in ("predicate.buildDefinition.buildType", "predicate.runDetails.builder.id"):
-        _, _, anchor = str(at(made(), path)).partition("/docs/provenance.md#")
-        titles = re.findall(r"^#+ (.+)$", page, flags=re.MULTILINE)
-        assert anchor in [title.lower().replace(" ", "-") for title in titles]
-
-
-INTERNAL = "predicate.buildDefinition.internalParameters"
-
-
-def test_what_widening_added_stands_there() -> None:
-    assert at(made(plan(added=(Arch(10, 3), Arch(12, 1)))), INTERNAL)["added"] == "103 121"
-    assert "added" not in at(made(), INTERNAL)
-
-
-def test_the_second_assembler_is_named_where_it_made_any_code() -> None:
-    blackwell = Variant(name="latest", sm=(Arch(9, 0), Arch(12, 0)), generations=("Hopper", "Blackwell"))
-    assert at(made(plan(variant=blackwell)), INTERNAL)["ptxas"] == "12.9.86"
-    for decided in (
-        plan(),
-        plan(variant=blackwell, base="nvidia", profile=Profile.FULL),
-        official(variant=blackwell),
-    ):
-        assert "ptxas" not in at(made(decided), INTERNAL)
-
-
-def test_objects_that_may_be_anybodys_are_told() -> None:
-    assert at(made(shared_objects=True), INTERNAL)["compileCache"] == "shared"
-
-
-def test_every_input_stands_there_by_its_public_name_and_digest() -> None:
-    """Counted by hand: seven wheels of files, ptxas, nvcc, ORT's source, and the builder itself."""
-    found = dependencies(made())
-    assert len(found) == 7 + 3 + 1
-    cublas = found["pkg:pypi/nvidia-cublas-cu12@12.9.1.4"]
-    assert cublas["digest"] == {"sha256": f"{len('nvidia-cublas-cu12==12.9.1.4'):064x}"}
-    nvcc = found["pkg:deb/debian/nvidia-cuda-toolkit@12.4.131~12.4.1-2?arch=amd64"]
-    assert nvcc["name"] == NVCC.spec
-    assert found["pkg:deb/debian/onnxruntime@1.21.0%2Bdfsg?arch=source"]["name"] == SOURCE.spec
-    purls = [PackageURL.from_string(uri) for uri in found if uri.startswith("pkg:")]
-    assert len(purls) == 10
-    assert found["git+https://github.com/ortpacks/ortpacks"]["digest"] == {"gitCommit": COMMIT}
-
-
-def test_on_nvidias_image_the_image_and_the_tag_are_there_with_what_they_stand_for() -> None:
-    found = dependencies(made(plan(base="nvidia")))
-    assert found["pkg:docker/nvidia/cuda@12.9.1-devel-ubuntu22.04"]["digest"] == {"sha256": "cd" * 32}
-    tag = found["git+https://github.com/microsoft/onnxruntime@refs/tags/v1.21.0"]
-    assert tag["digest"] == {"gitCommit": "ab" * 20}
-    assert "sha256" in str(found[DEPENDENCY.spec]["digest"]), "what its own build would download"
-
-
-def test_the_revision_of_a_base_on_an_image_counts_image_commit_lists_and_archives() -> None:
-    """By hand, after docs/provenance.md: a sorted line of digest and address for each part."""
-    decided = plan(base="nvidia")
-    base = decided.project.bases["nvidia"]
-    listed = Input(InputKind.URL, "https://snapshot.ubuntu.com/ubuntu/20251101T000000Z/dists/jammy/InRelease")
-    assert isinstance(base.system, ImageSystem)
-    snapshot = replace(base, system=replace(base.system, snapshot=(listed,)))
-    project = replace(decided.project, bases={"nvidia": snapshot})
-    files = {DEPENDENCY.key: pin(DEPENDENCY), listed.key: pin(listed), "wheel:cmake==3.31.6": pin(PTXAS)}
-    pins = {**files, IMAGE.key: pin(IMAGE), GIT.key: replace(pin(GIT), files=(DEPENDENCY.spec,))}
-    parts = base_parts(replace(decided, project=project), Lock(pins=pins), ())
-    lines = [
-        f"{'cd' * 32}  pkg:docker/nvidia/cuda@12.9.1-devel-ubuntu22.04\n",
-        f"{'ab' * 20}  git+https://github.com/microsoft/onnxruntime@refs/tags/v1.21.0\n",
-        f"{pin(DEPENDENCY).sha256}  {DEPENDENCY.spec}\n",
-        f"{pin(listed).sha256}  {listed.spec}\n",
-        f"{pin(PTXAS).sha256}  pkg:pypi/cmake@3.31.6\n",
-    ]
-    by_hand = hashlib.sha256("".join(sorted(lines)).encode()).hexdigest()
-    digests = [(part.uri, digest) for part in parts for digest in part.digest.values()]
-    assert base_revision(digests) == f"sha256:{by_hand}"
-
-
-def test_what_nobody_could_resolve_has_no_digest() -> None:
-    decided = plan(base="nvidia")
-    pins = {**used(decided), IMAGE: Pin(), GIT: Pin()}
-    found = dependencies(json.loads(provenance_json(decided, manifest(decided), pins, SUBJECTS, run())))
-    assert "digest" not in found["pkg:docker/nvidia/cuda@12.9.1-devel-ubuntu22.04"]
-    assert "digest" not in found["git+https://github.com/microsoft/onnxruntime@refs/tags/v1.21.0"]
-
-
-def test_a_repacked_package_follows_from_the_wheels_of_its_files_alone(told: Told) -> None:
-    told("\n".join(item.key for item in used_inputs(official(), rendered())))
 
 
 SYSTEM = (
@@ -241,27 +134,67 @@ def assembled(system: tuple[DebianPackage, ...] = SYSTEM) -> Json:
     return dict(json.loads(text))
 
 
+BLACKWELL = Variant(name="latest", sm=(Arch(9, 0), Arch(12, 0)), generations=("Hopper", "Blackwell"))
+
+STATEMENTS: dict[str, Callable[[], Json]] = {
+    "compiled": made,
+    "on NVIDIA's image": lambda: made(plan(base="nvidia"), revision=Revision(COMMIT, dirty=True)),
+    "repacked": lambda: made(official(), revision=None),
+    "two assemblers, wide, shared objects": lambda: made(
+        plan(variant=BLACKWELL, added=(Arch(10, 3), Arch(12, 1))), shared_objects=True
+    ),
+    "an assembled base": assembled,
+    "two assemblers in NVIDIA's image": lambda: made(
+        plan(variant=BLACKWELL, base="nvidia", profile=Profile.FULL)
+    ),
+    "nobody could resolve it": lambda: made(plan(base="nvidia"), pins={IMAGE: Pin(), GIT: Pin()}),
+}
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_what_a_statement_says_of_its_build_and_its_inputs(name: str, told: Told) -> None:
+    """The inputs have their public names and digests."""
+    definition = STATEMENTS[name]()["predicate"]["buildDefinition"]
+    dependencies = definition["resolvedDependencies"]
+    uris = [one["uri"] for one in dependencies]
+    assert len({PackageURL.from_string(uri) if uri.startswith("pkg:") else uri for uri in uris}) == len(uris)
+    told("\n".join(map(json.dumps, [definition["internalParameters"], *dependencies])))
+
+
+def test_it_has_the_fields_of_both_specifications_and_no_others(told: Told) -> None:
+    statement = made()
+    statement["predicate"]["buildDefinition"].pop("resolvedDependencies")
+    told(json_text(statement))
+
+
+def test_in_totos_own_library_reads_it() -> None:
+    """The official protobuf classes of both reject unknown and mistyped fields."""
+    for told in (made(), made(official()), made(plan(base="nvidia"))):
+        statement = Parse(json.dumps(told), TheirMessage())
+        TheirStatement.copy_from_pb(statement).validate()
+        predicate = ParseDict(told["predicate"], Provenance())
+        assert predicate.run_details.metadata.started_on.ToSeconds() == 1763744700
+
+
+def test_the_revision_of_a_base_on_an_image_counts_image_commit_lists_and_archives(told: Told) -> None:
+    decided = plan(base="nvidia")
+    base = decided.project.bases["nvidia"]
+    listed = Input(InputKind.URL, "https://snapshot.ubuntu.com/ubuntu/20251101T000000Z/dists/jammy/InRelease")
+    assert isinstance(base.system, ImageSystem)
+    snapshot = replace(base, system=replace(base.system, snapshot=(listed,)))
+    project = replace(decided.project, bases={"nvidia": snapshot})
+    files = {DEPENDENCY.key: pin(DEPENDENCY), listed.key: pin(listed), "wheel:cmake==3.31.6": pin(PTXAS)}
+    pins = {**files, IMAGE.key: pin(IMAGE), GIT.key: replace(pin(GIT), files=(DEPENDENCY.spec,))}
+    parts = base_parts(replace(decided, project=project), Lock(pins=pins), ())
+    told("\n".join(f"{part.uri} {part.digest} {part.annotations}" for part in parts))
+
+
 def revision_by_hand(statement: Json) -> str:
-    """Compute the revision after docs/provenance.md: a line ``SHA256  URI`` for each part, sorted
-    bytewise."""
-    parts = [one for one in dependencies(statement).values() if one.get("annotations") == {"base": True}]
+    """Compute the revision after docs/provenance.md: a line ``SHA256  URI`` for each part, sorted."""
+    listed = at(statement, "predicate.buildDefinition.resolvedDependencies")
+    parts = [one for one in listed if one.get("annotations") == {"base": True}]
     lines = [f"{at(one, 'digest.sha256')}  {one['uri']}" for one in parts]
     return hashlib.sha256("".join(f"{line}\n" for line in sorted(lines)).encode()).hexdigest()
-
-
-def test_an_assembled_base_is_listed_part_by_part() -> None:
-    found = dependencies(assembled())
-    assert found["pkg:deb/debian/gcc@4:12.2.0-3?arch=amd64"] == {
-        "name": "pool/main/g/gcc-defaults/gcc_12.2.0-3_amd64.deb",
-        "uri": "pkg:deb/debian/gcc@4:12.2.0-3?arch=amd64",
-        "digest": {"sha256": "7" * 64},
-        "annotations": {"base": True},
-    }
-    parts = {uri for uri, one in found.items() if one.get("annotations") == {"base": True}}
-    named = {item.spec for item in base_inputs(plan().project, "assembled", Lock(pins={}))}
-    assert {SOURCE.spec, PTXAS.spec} <= named
-    assert len(parts) == len(named) + len(SYSTEM)
-    assert "pkg:pypi/nvidia-cublas-cu12@12.9.1.4" in found.keys() - parts, "it goes into the package"
 
 
 def test_the_revision_of_an_assembled_base_follows_from_the_list_and_from_nothing_else(told: Told) -> None:
@@ -275,36 +208,21 @@ def test_the_revision_of_an_assembled_base_follows_from_the_list_and_from_nothin
     assert len(problems(made(), revision=revision)) == 1
 
 
-@pytest.mark.parametrize(
-    ("revision", "digest", "annotations"),
-    [
-        (None, None, None),
-        (Revision(COMMIT, dirty=False), {"gitCommit": COMMIT}, None),
-        (Revision(COMMIT, dirty=True), {"gitCommit": COMMIT}, {"dirty": True}),
-    ],
-)
-def test_the_builders_own_commit_and_whether_it_was_changed(
-    revision: Revision | None, digest: Json | None, annotations: Json | None
-) -> None:
-    found = dependencies(made(revision=revision)).get("git+https://github.com/ortpacks/ortpacks", {})
-    assert (found.get("digest"), found.get("annotations")) == (digest, annotations)
-
-
 def test_the_same_values_give_the_same_text_whatever_the_order_of_the_pins() -> None:
     pins = list(used(plan()).items())
-    texts = {
-        provenance_json(plan(), manifest(), dict(order), SUBJECTS, run()) for order in (pins, reversed(pins))
-    }
-    assert len(texts) == 1
+    one, other = (
+        provenance_json(plan(), manifest(), dict(order), SUBJECTS, run()) for order in (pins, pins[::-1])
+    )
+    assert one == other
 
 
 WHOLE = Digest(9, "1" * 64)
 
 
 def problems(
-    document: object, name: str = ARCHIVE, digest: Digest = WHOLE, revision: str | None = None
+    statement: object, name: str = ARCHIVE, digest: Digest = WHOLE, revision: str | None = None
 ) -> list[str]:
-    data = document if isinstance(document, bytes) else json.dumps(document).encode()
+    data = statement if isinstance(statement, bytes) else json.dumps(statement).encode()
     found = list(check_provenance(name, digest, data, BaseEntry("assembled", "asked for", revision)))
     assert {one.code.name for one in found} <= {"B016"}
     assert {one.path for one in found} <= {f"{ARCHIVE}.provenance.json"}
@@ -341,16 +259,72 @@ def test_that_of_other_bytes_or_of_another_package_is_found(told: Told) -> None:
     ],
 )
 def test_what_is_no_provenance_is_told_by_key(path: str, value: object) -> None:
-    document = changed(json.dumps(made()), path.replace(".", "/"), value).encode()
-    assert any(path in message for message in problems(document))
+    text = changed(json.dumps(made()), path.replace(".", "/"), value)
+    assert any(path in message for message in problems(text.encode()))
 
 
-@pytest.mark.parametrize("document", [b"", b"{", b"\xff\xfe", b"null", b"[]", b"[" * 100_000])
-def test_what_cannot_be_read_is_a_finding_and_never_a_traceback(document: bytes) -> None:
-    assert problems(document)
+@pytest.mark.parametrize("data", [b"", b"{", b"\xff\xfe", b"null", b"[]", b"[" * 100_000])
+def test_what_cannot_be_read_is_a_finding_and_never_a_traceback(data: bytes) -> None:
+    assert problems(data)
 
 
 def test_keys_that_nobody_knows_are_no_fault() -> None:
     """Both specifications: consumers ignore unrecognized fields."""
-    text = json.dumps(made())
-    assert problems(changed(text, "predicate/buildDefinition/futureParameters", {}).encode()) == []
+    text = changed(json.dumps(made()), "predicate/buildDefinition/futureParameters", {})
+    assert problems(text.encode()) == []
+
+
+OTHER = "0" * 40
+
+LOCK = Lock(
+    {
+        "wheel:nvidia-cublas-cu12==12.9.1.4": Pin(filename="cublas.whl", sha256="1" * 64),
+        "wheel:nvidia-cublas-cu12==12.9.1.4@win-x64": Pin(filename="cublas_win.whl", sha256="2" * 64),
+    }
+)
+
+
+def differences(
+    recipe: bytes, commit: str = COMMIT, *, dirty: bool = False, config: str = CONFIG
+) -> list[str]:
+    revision = Revision(commit, dirty) if commit else None
+    return [*tree_differences(read_recipe(recipe, "p"), revision, config, LOCK)]
+
+
+def test_each_departure_is_a_sentence(told: Told) -> None:
+    for found in (
+        differences(document(), OTHER),
+        differences(document(), ""),
+        differences(document(), dirty=True),
+        differences(document(), config="d" * 64),
+        differences(document(resolvedDependencies__0__annotations={"dirty": True})),
+        differences(document(resolvedDependencies__1__digest={"sha256": "4" * 64})),
+        differences(document(resolvedDependencies__1__uri="pkg:pypi/numpy@1.0")),
+    ):
+        (sentence,) = found
+        told(sentence)
+
+
+def test_the_same_tree_departs_in_nothing_whatever_platform_an_input_is_for() -> None:
+    assert differences(document()) == []
+    assert differences(document(resolvedDependencies__1__digest={"sha256": "2" * 64})) == []
+
+
+def test_the_command_is_taken_apart() -> None:
+    recipe = read_recipe(document(), "p")
+    assert build_arguments(recipe) == ["--variant", "legacy", "--profile", "minimal", "--base", "assembled"]
+    assert (recipe.variant, recipe.base_revision) == ("legacy", "sha256:ba5e")
+    assert recipe.subjects == {"p.tar.zst": "9" * 64}
+
+
+FOREIGN = ("--dist /etc", "; rm -rf /", "$(id)", " legacy")
+
+
+@pytest.mark.parametrize("command", ["./run image --variant legacy", "", *FOREIGN])
+def test_no_other_command_of_a_foreign_file_is_run(command: str) -> None:
+    command = f"./run build --variant legacy {command}" if command in FOREIGN else command
+    recipe = read_recipe(document(externalParameters__command=command), "p")
+    with pytest.raises(ConfigError, match="is no command that makes a package"):
+        build_arguments(recipe)
+    with pytest.raises(SchemaError):
+        read_recipe(b"{}", "p")

@@ -1,55 +1,49 @@
-"""Tests of archives: they give back their files, and the same files give the same bytes on any machine."""
-
-from __future__ import annotations
+"""Tests of archives: the same files give the same bytes on any machine, and a bad input gives none."""
 
 import hashlib
 import os
+import re
+import shutil
 import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from builder.config.variants import Preset
-from builder.errors import IntegrityError
-from builder.files.digest import Digest, file_digest
+from builder.contents.integrity import parse_checksums, read_checksums, update_checksums
+from builder.contents.package_manifest import ChangedFileError, Content
+from builder.errors import BuilderError, DiskError, IntegrityError, ParseError
+from builder.files.digest import Digest, LocalFile, chunks_of, file_digest
 from builder.formats.package_names import Form
-from builder.io.archive.package_writer import EARLIEST_MTIME
+from builder.io.archive.package_writer import EARLIEST_MTIME, PackageWriter
 from builder.io.archive.unpacking import extract, manifest_bytes
-from tests.support.factories.archiving import (
-    FILES,
-    MANIFEST,
-    NAME,
-    accept,
-    archive,
-    content,
-    pack,
-    unpacked_by_gzip_or_zstd,
-)
+from tests.support.factories import archiving
+from tests.support.fakes.ports import FakeReporter
+from tests.support.messages import Refused, Told
+
+E = TypeVar("E", bound=BuilderError)
+
+A, B = "a" * 64, "b" * 64
 
 GZIP_SHA256 = "969eb22240caac5e2278d6f4aadbb730c28504f202d7831f4bc10950d955ee8d"
 
 
 @pytest.mark.parametrize("form", list(Form))
 def test_gnu_tar_lists_the_manifest_first_then_sorted_names_without_owner_or_time(
-    tmp_path: Path, form: Form
+    tmp_path: Path, form: Form, told: Told
 ) -> None:
-    tar = unpacked_by_gzip_or_zstd(pack(tmp_path, FILES, form=form))
-    listed = subprocess.run(
-        ["tar", "--full-time", "--utc", "--numeric-owner", "-tvf", "-"],
-        input=tar,
-        capture_output=True,
-        check=True,
+    package = archiving.pack(tmp_path, archiving.FILES, form=form)
+    list_it = ["tar", "--full-time", "--utc", "--numeric-owner", "-tvf"]
+    listed = subprocess.run([*list_it, package], capture_output=True, check=True, text=True).stdout
+    tar = archiving.unpacked_by_gzip_or_zstd(package)
+    assert (
+        subprocess.run([*list_it, "-"], input=tar, capture_output=True, check=True).stdout.decode() == listed
     )
-    rows = [line.split() for line in listed.stdout.decode().splitlines()]
-    assert [row[-1].removeprefix(f"{NAME}/") for row in rows] == [
-        "manifest.json",
-        "LICENSE",
-        "lib/libb.so",
-        "lib/libcudnn.so.9",
-    ]
-    assert {tuple(row[1:2] + row[3:5]) for row in rows} == {("0/0", "1980-01-01", "00:00:00")}
-    assert [row[0] for row in rows] == ["-rw-r--r--", "-rw-r--r--", "-rwxr-xr-x", "-rwxr-xr-x"]
+    told(listed)
     assert EARLIEST_MTIME == 315532800
 
 
@@ -60,8 +54,8 @@ def test_the_bytes_depend_neither_on_the_thread_count_nor_on_the_folder_nor_on_t
 ) -> None:
     noise = b"".join(hashlib.sha256(str(number).encode()).digest() * 3 for number in range(120_000))
     files = {"lib/b": noise, "lib/a": noise[:7_000_001], "NOTICE": b"x"}
-    one = pack(tmp_path / "one", files, workers=1, preset=preset, form=form)
-    other = pack(tmp_path / "5", dict(reversed(files.items())), workers=5, preset=preset, form=form)
+    one = archiving.pack(tmp_path / "one", files, workers=1, preset=preset, form=form)
+    other = archiving.pack(tmp_path / "5", dict(reversed(files.items())), workers=5, preset=preset, form=form)
     assert file_digest(other) == file_digest(one)
     assert one.stat().st_size < 12_000_000
 
@@ -70,75 +64,205 @@ def test_gzip_s_bytes_are_these_on_any_machine(tmp_path: Path) -> None:
     """The same bytes were read under qemu-user as qemu64, core2duo, Nehalem and Haswell: zlib-ng
     selects code by CPU."""
     text = b"".join(b"%d %x\n" % (number, number * number * 40503 % 65521) for number in range(200_000))
-    package = pack(tmp_path, {"lib/text": text}, workers=2, form=Form.GZ)
+    package = archiving.pack(tmp_path, {"lib/text": text}, workers=2, form=Form.GZ)
     assert hashlib.sha256(package.read_bytes()).hexdigest() == GZIP_SHA256
 
 
-def test_size_and_hash_told_are_those_of_the_file_written(tmp_path: Path) -> None:
-    dest = tmp_path / f"{NAME}.tar.zst"
-    told = archive().write(dest, content(tmp_path / "in", FILES), Preset.FAST, accept)
-    assert (told.sha256, told.size) == (hashlib.sha256(dest.read_bytes()).hexdigest(), dest.stat().st_size)
-
-
 def test_what_stays_in_its_wheel_is_not_packed_and_not_even_read(tmp_path: Path) -> None:
-    made = content(tmp_path / "in", FILES)
-    thin = replace(
-        made, members=tuple(replace(one, packed=one.path != "lib/libcudnn.so.9") for one in made.members)
-    )
+    made = archiving.content(tmp_path / "in", archiving.FILES)
+    members = tuple(replace(one, packed=one.path != "lib/libcudnn.so.9") for one in made.members)
     (tmp_path / "in/input0").unlink()
-    dest = tmp_path / f"{NAME}.tar.zst"
-    archive().write(dest, thin, Preset.FAST, accept)
+    dest = tmp_path / f"{archiving.NAME}.tar.zst"
+    told = archiving.archive().write(dest, replace(made, members=members), Preset.FAST, archiving.accept)
+    assert (told.sha256, told.size) == (hashlib.sha256(dest.read_bytes()).hexdigest(), dest.stat().st_size)
     assert list(extract(dest, tmp_path / "out")) == ["manifest.json", "LICENSE", "lib/libb.so"]
 
 
 @pytest.mark.parametrize("form", list(Form))
-def test_what_went_in_comes_out_of_the_extraction_of_the_head_and_of_tar(tmp_path: Path, form: Form) -> None:
-    package = pack(tmp_path, FILES, form=form)
+def test_what_went_in_comes_out(tmp_path: Path, form: Form) -> None:
+    """Names of files and of members are odd; no shell sees them."""
+    odd = ("a b.so", "-rf", "new\nline.so", "--help ;x", "ü.so", "empty")
+    files = {**archiving.FILES, **{f"lib/{name}": b"" if name == "empty" else name.encode() for name in odd}}
+    package = archiving.pack(tmp_path / "- odd\nfolder ", files, form=form)
     out = extract(package, tmp_path / "out")
-    assert {path: (tmp_path / "out" / path).read_bytes() for path in FILES} == FILES
-    assert out["lib/libb.so"] == Digest(4, hashlib.sha256(b"\x7fELF").hexdigest())
-    assert next(iter(out)) == "manifest.json"
-    assert manifest_bytes(package) == MANIFEST
-    listed = subprocess.run(["tar", "-tf", package], capture_output=True, check=True, text=True)
-    assert len(listed.stdout.splitlines()) == 4
+    assert {path: (tmp_path / "out" / path).read_bytes() for path in files} == files
+    assert out == {
+        path: Digest(len(data), hashlib.sha256(data).hexdigest())
+        for path, data in {**files, "manifest.json": archiving.MANIFEST}.items()
+    }
+    assert (next(iter(out)), manifest_bytes(package)) == ("manifest.json", archiving.MANIFEST)
 
 
 def test_modes_are_the_archive_s_whatever_the_umask(tmp_path: Path) -> None:
     """With the umask's modes, the user of a runtime image could not read what root unpacked."""
-    package = pack(tmp_path, {**FILES, "licenses/x.txt": b"text"})
+    package = archiving.pack(tmp_path, archiving.FILES)
     before = os.umask(0o077)
     try:
         extract(package, tmp_path / "out")
     finally:
         os.umask(before)
-    listed = subprocess.run(
-        ["find", "out", "-printf", "%m %P\n"], cwd=tmp_path, capture_output=True, check=True, text=True
-    )
-    assert sorted(listed.stdout.splitlines()) == [
-        "644 LICENSE",
-        "644 licenses/x.txt",
-        "644 manifest.json",
-        "755 ",
-        "755 lib",
-        "755 lib/libb.so",
-        "755 lib/libcudnn.so.9",
-        "755 licenses",
-    ]
+    modes = {path.name: f"{path.stat().st_mode & 0o777:o}" for path in (tmp_path / "out").rglob("*")}
+    assert modes == {
+        **dict.fromkeys(("LICENSE", "manifest.json"), "644"),
+        **dict.fromkeys(("lib", "libb.so", "libcudnn.so.9"), "755"),
+    }
 
 
 @pytest.mark.parametrize("form", list(Form))
 def test_the_manifest_is_read_from_the_head_of_a_package_cut_in_half(tmp_path: Path, form: Form) -> None:
-    package = pack(tmp_path, {"lib/big": os.urandom(3_000_000)}, form=form)
+    package = archiving.pack(tmp_path, {"lib/big": os.urandom(3_000_000)}, form=form)
     os.truncate(package, package.stat().st_size // 2)
-    assert manifest_bytes(package) == MANIFEST
+    assert manifest_bytes(package) == archiving.MANIFEST
     with pytest.raises(IntegrityError, match="is damaged"):
         extract(package, tmp_path / "out")
 
 
-def test_a_package_under_another_name_is_told_to_take_its_own_again(tmp_path: Path) -> None:
-    package = pack(tmp_path, FILES)
-    renamed = package.rename(package.with_name("mine.tar.zst"))
-    with pytest.raises(
-        IntegrityError, match=f"^mine: .*{NAME}/.*If the file was renamed, give it its old name;"
-    ):
+def test_a_package_under_another_name_is_told_to_take_its_own_again(tmp_path: Path, refused: Refused) -> None:
+    renamed = archiving.pack(tmp_path, archiving.FILES).rename(tmp_path / "mine.tar.zst")
+    with refused(IntegrityError):
         extract(renamed, tmp_path / "out")
+
+
+def refusal(folder: Path, packed: Content, kind: type[E], by: PackageWriter | None = None) -> E:
+    """Return the error with which packing into a folder below ``folder`` ends; nothing is left there."""
+    dest = folder / "dist" / f"{archiving.NAME}.tar.zst"
+    with pytest.raises(kind) as caught:
+        (by or archiving.archive()).write(dest, packed, Preset.FAST, archiving.accept)
+    assert list(dest.parent.iterdir()) == []
+    return caught.value
+
+
+LONGER = b"CUDNN" * 999
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [(LONGER, Digest(4995, hashlib.sha256(LONGER).hexdigest())), (b"cudnn" * 1000, None)],
+)
+def test_an_input_that_changed_since_it_was_checked_leaves_nothing(
+    tmp_path: Path, told: Told, change: bytes, found: Digest | None
+) -> None:
+    packed = archiving.content(tmp_path / "in", archiving.FILES)
+    packed.members[0].file.write_bytes(change)
+    error = refusal(tmp_path, packed, ChangedFileError)
+    assert (error.member, error.got) == (packed.members[0], found)
+    told(error)
+
+
+def appended(file: Path) -> None:
+    with file.open("ab") as more:
+        more.write(b"more")
+
+
+def touched(file: Path) -> None:
+    os.utime(file, (1, 1))
+
+
+def cut(file: Path) -> None:
+    os.truncate(file, 1_500_000)
+
+
+@pytest.mark.parametrize("change", [touched, appended, cut])
+def test_an_input_that_changes_while_it_is_read_leaves_nothing(
+    tmp_path: Path, told: Told, change: Callable[[Path], None]
+) -> None:
+    """The file changes after its first bytes were packed and before its last ones are read."""
+    packed = archiving.content(tmp_path / "in", {"lib/x": bytes(range(250)) * 20_000})
+
+    class Racing(FakeReporter):
+        @contextmanager
+        def progress(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
+            yield lambda done: change(packed.members[0].file)
+
+    told(refusal(tmp_path, packed, IntegrityError, by=PackageWriter(reporter=Racing(), workers=1)))
+
+
+def test_a_file_that_is_written_to_while_it_is_hashed_has_no_digest(tmp_path: Path) -> None:
+    """Otherwise, a mixture of two states would have a digest."""
+    file = tmp_path / "x"
+    file.write_bytes(bytes(3_000_000))
+    chunks = chunks_of(file)
+    next(chunks)
+    appended(file)
+    with pytest.raises(IntegrityError, match="x changed while it was read"):
+        list(chunks)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [None, "nowhere", "input1", ".", "/proc/self/mem"],
+    ids=["absent", "dangling", "looping", "folder", "its first byte is an error"],
+)
+def test_an_input_that_cannot_be_read_is_named_and_leaves_nothing(
+    tmp_path: Path, told: Told, target: str | None
+) -> None:
+    packed = archiving.content(tmp_path / "in", archiving.FILES)
+    packed.members[1].file.unlink()
+    if target:
+        packed.members[1].file.symlink_to(target)
+    told(refusal(tmp_path, packed, IntegrityError))
+
+
+def test_a_package_that_is_not_accepted_leaves_the_old_one_and_no_part(tmp_path: Path) -> None:
+    dest = tmp_path / f"{archiving.NAME}.tar.zst"
+    dest.write_bytes(b"old")
+
+    def refuse(package: LocalFile) -> None:
+        assert package.size > 0
+        raise BuilderError("no")
+
+    with pytest.raises(BuilderError, match="no"):
+        archiving.archive().write(
+            dest, archiving.content(tmp_path / "in", archiving.FILES), Preset.FAST, refuse
+        )
+    assert dest.read_bytes() == b"old"
+    assert [path.name for path in tmp_path.iterdir() if "part" in path.name] == []
+
+
+def test_a_disk_that_fills_up_while_writing_is_named_with_the_bytes(tmp_path: Path) -> None:
+    packed = archiving.content(tmp_path / "in", {"lib/noise": os.urandom(4_000_000)})
+    with archiving.files_of_at_most(1_000_000):
+        error = refusal(tmp_path, packed, DiskError)
+    assert re.search(r"x64\.tar\.zst does not fit: .*About 3,000,\d+ bytes .* free", str(error))
+
+
+def test_a_full_disk_is_seen_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(tmp_path)._replace(free=1000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(DiskError, match=r"about 3,\d{3} bytes are needed, 1,000 are free"):
+        archiving.archive().write(
+            tmp_path / f"{archiving.NAME}.tar.zst",
+            archiving.content(tmp_path / "in", archiving.FILES),
+            Preset.FAST,
+            archiving.accept,
+        )
+
+
+def test_checksums_are_merged_sorted_dropped_and_accepted_by_sha256sum(tmp_path: Path) -> None:
+    for name in ("b.tar.zst", "a.tar.zst", "gone.tar.zst"):
+        (tmp_path / name).write_text(name)
+        update_checksums(tmp_path, put={name: hashlib.sha256(name.encode()).hexdigest()})
+    update_checksums(tmp_path, put={}, drop=("gone.tar.zst",))
+    checked = subprocess.run(
+        ["sha256sum", "-c", "SHA256SUMS"], cwd=tmp_path, capture_output=True, check=True, text=True
+    )
+    assert checked.stdout == "a.tar.zst: OK\nb.tar.zst: OK\n"
+    assert set(read_checksums(tmp_path)) == {"a.tar.zst", "b.tar.zst"}
+
+
+def test_a_checksum_file_somebody_broke_is_named_with_its_line(tmp_path: Path, refused: Refused) -> None:
+    (tmp_path / "SHA256SUMS").write_text(f"{'0' * 64}  a\nnonsense\n")
+    with refused(ParseError):
+        update_checksums(tmp_path, put={})
+
+
+def test_checksums_are_read_as_sha256sum_writes_them() -> None:
+    assert parse_checksums(f"{A}  a\n{B}  with blanks\n{A} *bin\n") == {"a": A, "with blanks": B, "bin": A}
+
+
+@pytest.mark.parametrize("line", ["", "a", f"{A} a", f"{A[:-1]}  a", f"{A.upper()}  a", f"{A}  "])
+def test_a_line_that_is_none_is_named(line: str) -> None:
+    with pytest.raises(ValueError, match="line 2"):
+        parse_checksums(f"{A}  ok\n{line}\n")

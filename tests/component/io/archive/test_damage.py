@@ -1,7 +1,5 @@
 """Tests that a damaged or hostile archive is refused and writes nothing outside its folder."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import tarfile
@@ -15,10 +13,7 @@ from builder.errors import IntegrityError, ValidationError
 from builder.formats.package_names import Form
 from builder.io.archive.unpacking import extract, manifest_bytes
 from tests.support.factories.archiving import MANIFEST, NAME, pack, pack_raw
-
-
-def plain(name: str) -> tarfile.TarInfo:
-    return tarfile.TarInfo(name)
+from tests.support.messages import Refused
 
 
 def link(name: str, target: str, kind: bytes) -> tarfile.TarInfo:
@@ -27,36 +22,38 @@ def link(name: str, target: str, kind: bytes) -> tarfile.TarInfo:
     return info
 
 
+OUTSIDE = ("/etc/passwd", f"{NAME}/../../escape", f"{NAME}/lib/./x", f"{NAME}//etc/x", f"{NAME}\\..\\x")
+
+
 @pytest.mark.parametrize(
     "info",
     [
-        plain("/etc/passwd"),
-        plain(f"{NAME}/../../escape"),
-        plain(f"{NAME}/lib/./x"),
-        plain(f"{NAME}//etc/x"),
-        plain(f"{NAME}\\..\\x"),
-        plain("other/lib/x"),
-        plain(NAME),
+        *map(tarfile.TarInfo, (*OUTSIDE, "other/lib/x", NAME, f"{NAME}/manifest.json")),
         link(f"{NAME}/lib/x", "/etc/passwd", tarfile.SYMTYPE),
         link(f"{NAME}/lib/x", f"{NAME}/manifest.json", tarfile.LNKTYPE),
         link(f"{NAME}/lib/x", "", tarfile.CHRTYPE),
         link(f"{NAME}/lib/x", "", tarfile.FIFOTYPE),
         link(f"{NAME}/lib", "", tarfile.DIRTYPE),
-        plain(f"{NAME}/manifest.json"),
     ],
     ids=lambda info: f"{info.name}-{info.type.decode()}",
 )
 def test_only_regular_files_below_the_own_folder_are_unpacked(tmp_path: Path, info: tarfile.TarInfo) -> None:
-    package = pack_raw(tmp_path, (plain(f"{NAME}/manifest.json"), MANIFEST), (info, b""))
+    package = pack_raw(tmp_path, (tarfile.TarInfo(f"{NAME}/manifest.json"), MANIFEST), (info, b""))
     with pytest.raises(IntegrityError):
         extract(package, tmp_path / "out")
     assert [path.name for path in (tmp_path / "out").rglob("*")] == ["manifest.json"]
     assert sorted(path.name for path in tmp_path.iterdir()) == [package.name, "out"]
 
 
-def test_a_package_whose_manifest_is_not_first_is_none(tmp_path: Path) -> None:
-    package = pack_raw(tmp_path, (plain(f"{NAME}/LICENSE"), b"x"), (plain(f"{NAME}/manifest.json"), MANIFEST))
-    with pytest.raises(IntegrityError, match=r"first member is .*LICENSE"):
+def test_a_package_whose_manifest_is_not_first_or_that_is_not_there_is_none(
+    tmp_path: Path, refused: Refused
+) -> None:
+    files = {"LICENSE": b"x", "manifest.json": MANIFEST}
+    package = pack_raw(tmp_path, *((tarfile.TarInfo(f"{NAME}/{name}"), data) for name, data in files.items()))
+    with refused(IntegrityError):
+        manifest_bytes(package)
+    package.unlink()
+    with refused(ValidationError):
         manifest_bytes(package)
 
 
@@ -91,8 +88,3 @@ def test_damage_is_seen(tmp_path: Path, form: Form, compress: Callable[[bytes], 
         package.write_bytes(broken)
         with pytest.raises(IntegrityError, match=f"{package.name} is damaged"):
             extract(package, tmp_path / f"out{number}")
-
-
-def test_no_such_package_says_where_packages_are(tmp_path: Path) -> None:
-    with pytest.raises(ValidationError, match=r"nowhere\.tar\.zst: no such package"):
-        manifest_bytes(tmp_path / "nowhere.tar.zst")

@@ -1,7 +1,5 @@
 """Tests of kill -9 at random moments: a file with its final name is whole, and the next run cleans up."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 import time

@@ -1,7 +1,5 @@
 """Tests of the members found in an unpacked package and in a plain folder of libraries."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -20,15 +18,8 @@ def _tree(folder: Path, *names: str) -> Path:
 
 def test_every_file_of_a_package_but_its_manifest(tmp_path: Path) -> None:
     """Unexpected files are members too, because the check must see them."""
-    folder = _tree(
-        tmp_path,
-        "manifest.json",
-        "NOTICE",
-        "lib/libcublas.so.12",
-        "lib/readme",
-        "lib/sub/libevil.so",
-        "licenses/a",
-    )
+    names = "manifest.json NOTICE lib/libcublas.so.12 lib/readme lib/sub/libevil.so licenses/a"
+    folder = _tree(tmp_path, *names.split())
     (folder / "lib" / "libcurand.so.10").symlink_to("nowhere")
     assert [(member.path, member.vendor) for member in members_in(folder)] == [
         ("NOTICE", ""),

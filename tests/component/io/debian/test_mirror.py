@@ -1,6 +1,4 @@
-"""Tests of downloads of Debian files from a loopback mirror that fails as real mirrors do."""
-
-from __future__ import annotations
+"""Tests of downloads of Debian files from a mirror that fails as real ones do, and of apt's source files."""
 
 import hashlib
 import os
@@ -16,7 +14,7 @@ import pytest
 
 from builder.config.inputs import Input, InputKind, Pin
 from builder.errors import TransferError
-from builder.io.debian.apt_mirror import AptMirrors, download_debian
+from builder.io.debian.apt_mirror import AptMirrors, debian_mirrors, download_debian
 from builder.io.store import Source
 from builder.io.transfer import HttpTransfer
 from tests.doubles.fileserver import FileServer, serve
@@ -84,28 +82,10 @@ def test_404_everywhere_says_what_to_do(tmp_path: Path) -> None:
         source(empty.url, folder=tmp_path)(ITEM, PIN, tmp_path)
 
 
-@pytest.mark.parametrize("fault", ["404", "403", "500"])
-def test_a_mirrors_password_is_in_no_message(mirror: FileServer, tmp_path: Path, fault: str) -> None:
-    mirror.faults = [fault] * 5
-    url = mirror.url.replace("://", "://user:secret@")
-    reporter = FakeReporter()
-    mirrors = AptMirrors(folder=tmp_path, override=url)
-    transfer = HttpTransfer(reporter=reporter, sleep=lambda seconds: None, env={})
-    with pytest.raises(TransferError, match="://…@127") as caught:
-        download_debian(mirrors, transfer, ITEM, PIN, tmp_path)
-    cause = caught.value.__context__
-    assert "secret" not in f"{caught.value} {cause} {reporter.lines}"
-
-
 def test_a_system_that_knows_no_debian_asks_debians_own(tmp_path: Path) -> None:
     """Debian's own sources.list has the address deb.debian.org."""
     for override in (None, ""):
         assert AptMirrors(folder=tmp_path, override=override).find() == ("https://deb.debian.org/debian",)
-
-
-def test_the_variable_comes_before_apt(mirror: FileServer, tmp_path: Path) -> None:
-    found = AptMirrors(folder=tmp_path, override=f"{mirror.url}/").find()
-    assert found == (mirror.url,)
 
 
 CHILD = """
@@ -141,3 +121,66 @@ def test_a_full_disk_leaves_no_part(mirror: FileServer, tmp_path: Path, root: Pa
     done = subprocess.run(child, cwd=root, capture_output=True, text=True, check=False)
     assert "DiskError" in done.stderr.splitlines()[-1]
     assert not list(tmp_path.glob("*.part"))
+
+
+DEB822 = """\
+Types: deb
+# http://snapshot.debian.org/archive/debian/20250520T000000Z
+URIs: http://one.example/debian
+Suites: bookworm bookworm-updates
+Components: main
+Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
+
+Types: deb
+URIs: http://one.example/debian-security
+Suites: bookworm-security
+Components: main
+"""
+
+
+CONTINUED = """\
+Types: deb
+uris: file:/x
+ \t
+Types: deb
+URIs: http://one.example/debian/
+ https://b.example/debian
+Suites:
+ trixie
+Components: main
+# end"""
+
+ONE_LINE = """\
+# deb http://old.example/debian bookworm main
+deb [arch=amd64 signed-by=/k.gpg] http://one.example/debian/ bookworm main contrib # the main one
+deb-src http://one.example/debian trixie main
+deb http://sec.example/debian-security bookworm-security main
+"""
+
+VENDORS = """\
+deb https://php.example/php bookworm main
+deb https://download.example/linux/debian bookworm stable
+deb http://pg.example/apt bookworm-pgdg main
+deb http://one.example/debian bookworm main
+"""
+
+OURS = "http://one.example/debian"
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "mirrors"),
+    [
+        ("debian.sources", DEB822, (OURS,)),
+        ("x.sources", CONTINUED, (OURS, "https://b.example/debian")),
+        ("x.sources", "Enabled: no\n" + DEB822, ()),
+        ("sources.list", ONE_LINE, (OURS,)),
+        ("a.list", VENDORS, (OURS, "https://php.example/php")),
+        ("sources.list", "deb http://archive.example/ubuntu jammy main restricted\n", ()),
+        ("sources.list", "deb cdrom:[Debian]/ bookworm main\n", ()),
+    ],
+    ids=["deb822", "continued", "disabled", "one line", "other vendors", "Ubuntu", "cdrom"],
+)
+def test_mirrors_are_those_of_debians_own_archive_first(
+    file: str, text: str, mirrors: tuple[str, ...]
+) -> None:
+    assert debian_mirrors({file: text}) == mirrors

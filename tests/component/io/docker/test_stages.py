@@ -1,42 +1,32 @@
 """Tests of compile: the files of the build context, and those that a build leaves on success,
 failure or a kill."""
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
-from builder.compile.stages import StageBuild, export, lay_out
-from builder.config.build_plan import Rendered, Workplace
+from builder.compile.stages import StageBuild, advice, export, lay_out
+from builder.config.build_plan import Workplace
 from builder.config.variants import Origin, SuiteSystem
 from builder.errors import BuilderError, CommandError, ConfigError, DiskError
 from builder.io.docker.engine import ImageBuild
 from tests.support.factories import packages
 from tests.support.factories.rendered import CUDNN, NVCC, RENDERED
 from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRootfs, FakeStore
-from tests.support.messages import Refused
+from tests.support.messages import Refused, Told
 
-PROJECT = {
-    "templates/smoke.c": "int main(void) { return 0; }\n",
-    "builder/farm/unit.c": "/* unit */\n",
-    "builder/farm/drive.py": "# drive\n",
-    "builder/farm/costs.tsv": "# output\n",
-    "builder/farm/__pycache__/drive.pyc": "compiled",
-    "builder/prove/virtualcard/session.py": "# stays\n",
-    "builder/prove/virtualcard/compile.sh": "gcc\n",
-    "builder/prove/virtualcard/runtime.c": "/* runtime */\n",
-    "patches/a.patch": "--- a\n",
-    "patches/b.patch": "--- b\n",
-    "other/a.patch": "--- another a\n",
-}
-"""Files of a project: those that go into a context, and three that do not."""
-
-CARD = ("virtualcard/compile.sh", "virtualcard/runtime.c")
+PROJECT = (
+    *("templates/smoke.c", "builder/farm/unit.c", "builder/farm/drive.py", "builder/farm/costs.tsv"),
+    *("builder/farm/__pycache__/drive.pyc", "builder/prove/virtualcard/session.py"),
+    *("builder/prove/virtualcard/compile.sh", "builder/prove/virtualcard/runtime.c"),
+    *("patches/a.patch", "patches/b.patch", "other/a.patch"),
+)
+"""Files of a project, which hold their paths: those that go into a context, and three that do not."""
 
 
 class Yard:
@@ -46,9 +36,9 @@ class Yard:
         self.cache = folder / "cache"
         self.project = folder / "project"
         self.cache.mkdir()
-        for path, text in PROJECT.items():
+        for path in PROJECT:
             (self.project / path).parent.mkdir(parents=True, exist_ok=True)
-            (self.project / path).write_text(text)
+            (self.project / path).write_text(path)
         self.place = Workplace(folder / "dist" / "legacy")
         self.store = FakeStore(self.cache)
         self.rootfs = FakeRootfs(self.cache)
@@ -76,27 +66,16 @@ class Yard:
             root=self.project,
         )
 
-    def export(
-        self,
-        target: str = "artifact",
-        dest: Path | None = None,
-        builder: str | None = None,
-        rendered: Rendered = RENDERED,
-    ) -> None:
-        export(
-            target,
-            dest or self.place.artifact,
-            rendered,
-            self.place,
-            StageBuild(
-                engine=self.engine,
-                store=self.store,
-                reporter=self.reporter,
-                builder=builder,
-                jobs=self.jobs,
-                memory=6 << 30,
-            ),
+    def export(self, target: str = "artifact", *, network: bool = False) -> None:
+        means = StageBuild(
+            engine=self.engine,
+            store=self.store,
+            reporter=self.reporter,
+            builder="remote",
+            jobs=self.jobs,
+            memory=6 << 30,
         )
+        export(target, self.place.root / target, replace(RENDERED, network=network), self.place, means)
 
     def compile(self, request: ImageBuild, on_line: Callable[[str], None]) -> None:
         assert request.output is not None
@@ -131,40 +110,28 @@ def left(yard: Yard) -> set[str]:
     return {path.name for path in yard.place.root.iterdir()}
 
 
-def test_the_context_of_an_assembled_base(yard: Yard) -> None:
-    yard.lay_out()
-    assert yard.holds() == [
-        "debs/nvcc.deb",
-        "farm/costs.tsv",
-        "farm/drive.py",
-        "farm/unit.c",
-        "rootfs-bare.tar",
-        "rootfs-build.tar",
-        "smoke.c",
-        "sources/re2.orig.tar.gz",
-        *CARD,
-    ]
-    assert yard.rootfs.asked == [("bookworm", ("ccache", "g++-12")), ("bookworm", ())]
-    assert (yard.place.context / "rootfs-bare.tar").read_text() == "bookworm with nothing"
+PATCHES = ("patches/b.patch", "patches/a.patch")
+
+
+@pytest.mark.parametrize(
+    ("base", "origin", "asked"),
+    [
+        ("assembled", Origin.SOURCE, [("bookworm", ("ccache", "g++-12")), ("bookworm", ())]),
+        ("nvidia", Origin.SOURCE, []),
+        ("nvidia", Origin.WHEEL, []),
+    ],
+)
+def test_the_context_holds_what_its_base_needs(
+    yard: Yard, base: str, origin: Origin, asked: list[tuple[str, tuple[str, ...]]], told: Told
+) -> None:
+    """An nvidia base needs no Debian, and a wheel that is repacked nothing that compiles."""
+    yard.lay_out(base, origin=origin, patches=PATCHES)
+    told("\n".join(yard.holds()))
+    assert yard.rootfs.asked == asked
+    bare = yard.place.context / "rootfs-bare.tar"
+    assert not asked or bare.read_text() == "bookworm with nothing"
     assert yard.place.dockerfile.read_text() == RENDERED.dockerfile
     assert yard.place.runtime_dockerfile.read_text() == RENDERED.runtime_dockerfile
-
-
-def test_the_context_of_an_nvidia_base_holds_no_debian(yard: Yard) -> None:
-    yard.lay_out("nvidia")
-    assert yard.holds() == ["farm/costs.tsv", "farm/drive.py", "farm/unit.c", "smoke.c", *CARD]
-    assert yard.rootfs.asked == []
-
-
-def test_the_context_of_a_wheel_that_is_repacked_holds_nothing_that_compiles(yard: Yard) -> None:
-    yard.lay_out("nvidia", origin=Origin.WHEEL, patches=("patches/a.patch",))
-    assert yard.holds() == ["smoke.c", *CARD]
-
-
-@pytest.mark.parametrize("base", ["assembled", "nvidia"])
-def test_patches_come_along(yard: Yard, base: str) -> None:
-    yard.lay_out(base, patches=("patches/b.patch", "patches/a.patch"))
-    assert [file for file in yard.holds() if "patch" in file] == ["patches/a.patch", "patches/b.patch"]
 
 
 @pytest.mark.parametrize("path", ["patches/a.patch", "builder/farm/drive.py", "templates/smoke.c"])
@@ -173,23 +140,24 @@ def test_what_is_edited_while_a_build_runs_does_not_change_under_it(yard: Yard, 
     yard.lay_out(patches=("patches/a.patch",))
     (yard.project / path).write_text("edited")
     (copied,) = yard.place.context.rglob(path.rpartition("/")[2])
-    assert copied.read_text() == PROJECT[path]
+    assert copied.read_text() == path
 
 
-@pytest.mark.parametrize("base", ["assembled", "nvidia"])
-def test_a_patch_that_is_not_there_is_told_with_its_key(yard: Yard, base: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        yard.lay_out(base, patches=("patches/a.patch", "patches/lost.patch", "gone"))
-    assert caught.value.problems == (
-        f"variants.yaml: bases.{base}.patches: patches/lost.patch is not there.",
-        f"variants.yaml: bases.{base}.patches: gone is not there.",
-    )
-
-
-def test_two_patches_of_one_name_are_refused_and_keep_their_bytes(yard: Yard) -> None:
-    with pytest.raises(ConfigError, match=r"bases\.assembled\.patches: a\.patch stands in two folders"):
-        yard.lay_out(patches=("patches/a.patch", "other/a.patch"))
-    assert (yard.project / "patches/a.patch").read_text() == PROJECT["patches/a.patch"]
+@pytest.mark.parametrize(
+    ("base", "patches"),
+    [
+        ("assembled", ("patches/a.patch", "patches/lost.patch", "gone")),
+        ("nvidia", ("gone",)),
+        ("assembled", ("patches/a.patch", "other/a.patch")),
+    ],
+    ids=["two are lost", "on nvidia", "of one name"],
+)
+def test_patches_that_are_lost_or_of_one_name_are_told_with_their_key(
+    yard: Yard, refused: Refused, base: str, patches: tuple[str, ...]
+) -> None:
+    with refused(ConfigError):
+        yard.lay_out(base, patches=patches)
+    assert not yard.place.context.exists()
 
 
 def test_the_context_is_made_afresh_and_the_artifact_of_an_earlier_build_outlives_it(yard: Yard) -> None:
@@ -198,47 +166,32 @@ def test_the_context_is_made_afresh_and_the_artifact_of_an_earlier_build_outlive
     (yard.place.context / "smoke.c").unlink()
     yard.lay_out()
     assert "debs/stale.deb" not in yard.holds()
-    assert (yard.place.context / "smoke.c").read_text() == PROJECT["templates/smoke.c"]
+    assert (yard.place.context / "smoke.c").read_text() == "templates/smoke.c"
     assert (yard.place.artifact / "provider.so").read_text() == "old"
 
 
-def test_inputs_are_linked_and_cost_no_space(yard: Yard) -> None:
+@pytest.mark.parametrize("linked", [True, False])
+def test_inputs_are_linked_and_on_another_file_system_copied(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch, linked: bool
+) -> None:
+    if not linked:
+        monkeypatch.setattr(os, "link", Mock(side_effect=OSError(errno.EXDEV, os.strerror(errno.EXDEV))))
     yard.lay_out()
-    assert (yard.place.context / "debs" / "nvcc.deb").samefile(yard.cache / "nvcc.deb")
-    assert (yard.cache / "nvcc.deb").stat().st_nlink == 2
+    file = yard.place.context / "debs/nvcc.deb"
+    assert (file.read_text(), file.samefile(yard.cache / "nvcc.deb")) == (NVCC.spec, linked)
 
 
-def test_inputs_on_another_file_system_are_copied(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(source: object, target: object) -> None:
-        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
-
-    monkeypatch.setattr(os, "link", refuse)
+@pytest.mark.parametrize(("jobs", "network"), [(7, False), (None, True)])
+def test_a_build_is_asked_for_with_everything_it_reads(yard: Yard, jobs: int | None, network: bool) -> None:
     yard.lay_out()
-    copied = yard.place.context / "debs" / "nvcc.deb"
-    assert copied.read_text() == NVCC.spec
-    assert not copied.samefile(yard.cache / "nvcc.deb")
-
-
-def test_a_build_is_asked_for_with_everything_it_reads(yard: Yard) -> None:
-    yard.lay_out()
-    yard.jobs = 7
-    yard.export(builder="remote")
+    yard.jobs = jobs
+    yard.export(network=network)
     (request,) = yard.engine.builds
     assert (request.dockerfile, request.context) == (yard.place.dockerfile, yard.place.context)
-    assert (request.target, request.builder, request.network) == ("artifact", "remote", False)
-    assert request.args == {"JOBS": "7", "MEMORY_MIB": "6144"}
+    assert (request.target, request.builder, request.network) == ("artifact", "remote", network)
+    assert request.args == {**({"JOBS": str(jobs)} if jobs else {}), "MEMORY_MIB": "6144"}
     assert request.contexts == {"cudnn": yard.cache / CUDNN.spec}
     assert request.output not in {None, yard.place.artifact}
-
-
-def test_a_network_is_given_on_request_and_a_limit_is_else_left_to_the_machine_that_compiles(
-    yard: Yard,
-) -> None:
-    yard.lay_out()
-    yard.jobs = None
-    yard.export(rendered=replace(RENDERED, network=True))
-    (request,) = yard.engine.builds
-    assert (request.args, request.network) == ({"MEMORY_MIB": "6144"}, True)
 
 
 def test_a_build_replaces_what_the_last_one_or_a_killed_one_left(yard: Yard) -> None:
@@ -279,46 +232,30 @@ def test_the_log_holds_every_line_of_every_stage_of_one_build(yard: Yard) -> Non
         yard.export()
         assert yard.log_meanwhile == "#1 ünicode\n\n#9 [1/2] Building CUDA object\n"
         yard.lines = ["#1 smoke"]
-        yard.export("tools", yard.place.tools)
+        yard.export("tools")
     assert yard.log_meanwhile == "#1 ünicode\n\n#9 [1/2] Building CUDA object\n#1 smoke\n"
 
 
-STATUS = '{"done":55,"total":550,"share":0.25,"minutes":28,"at_most":true,"memory":3072,"cached":7}'
-
-
-@pytest.mark.parametrize(
-    ("line", "shown"),
-    [
-        ("#23 4.567 ortpacks: 550 units to compile, 2 at a time", ["550 units to compile, 2 at a time"]),
-        ("#23 1234.567 ortpacks: 1 of the units failed", ["1 of the units failed"]),
-        ("#23 90.1 [55/550] Building CUDA object CMakeFiles/a.dir/pool.cu.o", []),
-        ("ortpacks: not from the container", []),
-        ("#5 [build 3/12] RUN echo ortpacks: hello", []),
-        ("#23 1.0 g++ -o ortpacks: x", []),
-        ("#23 DONE 1.0s", []),
-        ("#24 sha256:ab ortpacks: 1 / 2", []),
-    ],
-)
-def test_what_the_build_container_says_to_the_user_is_shown(yard: Yard, line: str, shown: list[str]) -> None:
+def test_what_the_build_container_says_is_shown_and_all_but_its_status_logged(yard: Yard, told: Told) -> None:
     yard.lay_out()
-    yard.lines = [line]
-    yard.export()
-    assert yard.reporter.lines == shown
-    assert yard.place.log.read_text() == f"{line}\n"
-
-
-def test_a_status_of_the_build_container_is_shown_and_not_logged(yard: Yard) -> None:
-    yard.lay_out()
-    yard.lines = [
-        "#23 1.0 [55/550] Building CUDA object CMakeFiles/a.dir/pool.cu.o",
-        (
-            '#23 2.0 ortpacks-progress: {"done":55,"total":550,"share":0.25,"minutes":28,"at_most":true,'
-            '"memory":3072,"cached":7}'
-        ),
+    lines = [
+        "#23 4.567 ortpacks: 550 units to compile, 2 at a time",
+        "#23 90.1 [55/550] Building CUDA object CMakeFiles/a.dir/pool.cu.o",
+        "ortpacks: not from the container",
+        "#5 [build 3/12] RUN echo ortpacks: hello",
+        "#23 1.0 g++ -o ortpacks: x",
+        "#23 DONE 1.0s",
+        "#24 sha256:ab ortpacks: 1 / 2",
+        "#23 1234.567 ortpacks: 1 of the units failed",
     ]
+    status = (
+        '#23 2.0 ortpacks-progress: {"done":55,"total":550,"share":0.25,"minutes":28,"at_most":true,'
+        '"memory":3072,"cached":7}'
+    )
+    yard.lines = [*lines, status]
     yard.export()
-    assert yard.reporter.lines == ["compile 25% 55/550 units, at most 28 min left, 3.0 GiB, 7 from the cache"]
-    assert yard.place.log.read_text() == f"{yard.lines[0]}\n"
+    told("\n".join(yard.reporter.lines))
+    assert yard.place.log.read_text().splitlines() == lines
 
 
 def test_a_log_that_does_not_fit_is_named(yard: Yard) -> None:
@@ -328,24 +265,73 @@ def test_a_log_that_does_not_fit_is_named(yard: Yard) -> None:
         yard.export()
 
 
-def test_advice_ends_the_error(yard: Yard, refused: Refused) -> None:
-    built(yard).failure = CommandError("stage artifact exited with 1", tail=["FAILED a.cu.o", "Killed"])
-    with refused(CommandError):
-        yard.export()
-
-
 @pytest.mark.parametrize(
-    ("failure", "what"),
+    "failure",
     [
-        (CommandError("exited with 1", tail=["error: expected ';'"]), "exited with 1"),
-        (DiskError("full\nKilled"), r"full\nKilled"),
+        CommandError("exited with 1", tail=["FAILED a.cu.o", "Killed"]),
+        CommandError("exited with 1", tail=["error: expected ';'"]),
+        DiskError("full\nKilled"),
     ],
-    ids=["no known cause", "not the compiler"],
+    ids=["killed", "no known cause", "not the compiler"],
 )
-def test_an_error_without_advice_stays_as_it_is(yard: Yard, failure: BuilderError, what: str) -> None:
+def test_advice_ends_the_error_of_a_compiler(yard: Yard, refused: Refused, failure: BuilderError) -> None:
     built(yard).failure = failure
-    with pytest.raises(type(failure)) as caught:
+    with refused(type(failure)) as caught:
         yard.export()
-    assert caught.value is failure
-    assert (caught.value.what, caught.value.advice) == (what, "")
     assert caught.value.log == str(yard.place.log)
+
+
+KILLED = [
+    "Killed",
+    "g++-12: fatal error: Killed signal terminated program cc1plus\ncompilation terminated.",
+    "nvcc error   : 'cicc' died due to signal 9 (Kill signal)",
+    "cc1plus: out of memory allocating 65536 bytes after a total of 2145058816 bytes",
+    "virtual memory exhausted: Cannot allocate memory",
+]
+"""Messages of nvcc 12.4's shell when cicc or ptxas is killed, g++ 12 under nvcc, nvcc without a
+shell, cc1plus."""
+
+CRASHED = [
+    "Segmentation fault",
+    "Segmentation fault (core dumped)",
+    "Aborted",
+    "g++-12: internal compiler error: Segmentation fault signal terminated program cc1plus",
+    "pool.cc:12:1: internal compiler error: in convert_move, at expr.cc:223",
+    "nvcc error   : 'ptxas' died due to signal 11 (Invalid memory reference)",
+    "nvcc error   : 'cudafe++' died due to signal 6",
+]
+"""Messages of the same programs after a crash."""
+
+GNU = (
+    "/usr/local/cuda/include/crt/host_config.h:143:2: error: #error -- unsupported GNU version! gcc versions "
+    "later than 13 are not supported! The nvcc flag '-allow-unsupported-compiler' can be used to override "
+    "this version check; however, using an unsupported host compiler may cause compilation failure or "
+    "incorrect run time execution. Use at your own risk."
+)
+"""Message of ``crt/host_config.h`` in CUDA 12.4."""
+
+
+PLAIN = [
+    "",
+    "undefined reference to `pool'",
+    "pool.cc:4:2: error: 'signal' was not declared in this scope",
+    "pool.cc:4:2: error: 'Killed' was not declared in this scope",
+    "pool.cc:4:2: warning: Segmentation fault ahead",
+    "ninja: build stopped: interrupted by user.",
+]
+"""Messages that speak for themselves."""
+
+CLIPPED = "[output clipped, log limit 2MiB reached]"
+
+
+LOGS = (
+    *(*KILLED, *CRASHED, f"{CRASHED[0]}\n{KILLED[0]}", GNU, *PLAIN, CLIPPED, f"Killed\n{CLIPPED}"),
+    "nvcc fatal   : Unsupported gpu architecture 'compute_120'",
+    "ptxas fatal   : Value 'sm_120' is not defined for option 'gpu-name'",
+    "ortpacks: bases.assembled.patches: fix.patch does not apply to ORT 1.21.0",
+)
+
+
+@pytest.mark.parametrize("log", LOGS)
+def test_the_advice_follows_from_the_message(told: Told, log: str) -> None:
+    told(advice(f"[12/550] Building CUDA object a.cu.o\n{log}\nortpacks: 1 of the units failed"))

@@ -1,6 +1,7 @@
-"""Tests of whether libraries find their dependencies; names and NEEDED are those that readelf shows."""
+"""Tests of whether libraries find their dependencies; names and NEEDED are those that readelf shows.
 
-from __future__ import annotations
+Source of ldd's messages: glibc's rtld.c, ldd.bash.in.
+"""
 
 from dataclasses import replace
 
@@ -8,17 +9,11 @@ import pytest
 
 from builder.binary.elf import read_elf
 from builder.binary.library import HostNeeds, Library
-from builder.contents.rules.dependencies import (
-    HOST_LIBRARIES,
-    check_closure,
-    check_one_version,
-    needs,
-    report_unneeded,
-    unneeded,
-)
-from builder.finding import Code, Finding, Severity
+from builder.contents.rules import dependencies
+from builder.finding import Code, Finding
 from tests.support.factories.binaries import RWX, elf
 from tests.support.factories.packages import LIMITS
+from tests.support.factories.selftests import LISTING
 from tests.support.messages import Told
 
 HOST = "libonnxruntime.so.1"
@@ -69,15 +64,11 @@ def _found(*libraries: Library) -> list[Finding]:
     """Return the findings for a package of these libraries, its host library and its bridge."""
     held = {library.name for library in libraries}
     everywhere = (_library(name, "onnxruntime") for name in (HOST, BRIDGE) if name not in held)
-    return check_closure([*libraries, *everywhere], LIMITS)
+    return dependencies.check_closure([*libraries, *everywhere], LIMITS)
 
 
 def _codes(*libraries: Library) -> list[str]:
     return [finding.code.name for finding in _found(*libraries)]
-
-
-def _triples(libraries: list[Library]) -> list[tuple[str, str, str]]:
-    return sorted((finding.code.name, finding.path, finding.wanted) for finding in _found(*libraries))
 
 
 PACKAGE = [
@@ -98,13 +89,42 @@ def _but(*names: str, **changes: object) -> list[Library]:
     return [replace(one, **changes) if one.name in names else one for one in PACKAGE]  # type: ignore[arg-type]
 
 
+def _compiled(*names: str, version: str) -> list[Library]:
+    """Return the package with the named libraries compiled; the provider's bytes have the version."""
+    built = [replace(one, source="built") if one.name in names else one for one in PACKAGE]
+    return [replace(one, embedded_version=version) if one.name == PROVIDER else one for one in built]
+
+
 def _without(name: str) -> list[Library]:
     return [one for one in PACKAGE if one.name != name]
 
 
+STAMPS = {
+    HOST: "1.23.2",
+    PROVIDER: "1.23.2",
+    **dict.fromkeys(("libcudnn_ops.so.9", "libcudnn_adv.so.9"), "9.10.2"),
+}
+"""In the real files, the bridge has no mark, and few of cuDNN's libraries have one."""
+
 CUDART = _library("libcudart.so.12")
 
-X_OF_ORT = _library("libx.so", "onnxruntime", needed=("libcudart.so.12",))
+
+def _ort(*needed: str, runpath: str | None = None) -> Library:
+    """Return a library of ONNX Runtime's; one that needs no neighbour may look beside itself alone."""
+    return _library("libx.so", "onnxruntime", needed=needed, runpath=runpath)
+
+
+def _marked(version: str | None, cuda: str) -> Library:
+    """Return a provider; onnxruntime's pull requests 29252, 29808 and 29705, all in 1.28, changed it."""
+    made = _library(PROVIDER, "onnxruntime", needed=(f"libcudart.so.{cuda}",), runpath="$ORIGIN")
+    return replace(made, embedded_version=version)
+
+
+def _newer(*versions: str) -> Library:
+    return _library("libcudart.so.12", versions=versions)
+
+
+X_OF_ORT = _ort("libcudart.so.12")
 
 NEEDED_BY_TENSORRT = ("libnvinfer.so.10", "libnvinfer_plugin.so.10", "libnvonnxparser.so.10")
 """NEEDED of the official 1.21.0, by ``readelf -d``; 1.23.2 needs no plugins."""
@@ -116,17 +136,49 @@ TENSORRT = _library(
     runpath="$ORIGIN",
 )
 
+GRAPH = _library("libcudnn_graph.so.9", dlopens=("libnvrtc.so.%d",))
+
+NVRTC = _library("libnvrtc.so.12", dlopens=OPENED["libnvrtc.so.12"])
+
+EXT = _library("libcudnn_ext.so.9", dlopens=("libnvrtc.so.", "libnvrtc-builtins.so."))
+"""cuDNN 9.28's ext has halves of names; its graph library has ``%d`` instead."""
+
+BUILTINS = _library("libnvrtc-builtins.so.12.9")
+
 FAULTS = {
-    "nothing opened is there": _without("libnvrtc-builtins.so.12.9"),
+    "NVRTC's built-ins are missing": _without("libnvrtc-builtins.so.12.9"),
+    "NVRTC is missing": _without("libnvrtc.so.12"),
+    "cuDNN's graph is missing": _without("libcudnn_graph.so.9"),
+    "what cuDNN's graph opens is missing": _without("libcudnn_heuristic.so.9"),
+    "a newer cuDNN opens more": _but("libcudnn_graph.so.9", dlopens=("libcudnn_engines_tensor_ir.so",)),
+    "built-ins of another release": [NVRTC, _library("libnvrtc-builtins.so.12.8")],
+    "NVRTC of another CUDA": [GRAPH, NVRTC, BUILTINS, _library("libcudart.so.13")],
+    "half a name, another CUDA": [EXT, NVRTC, BUILTINS, _library("libcudart.so.13")],
+    "half a name, no built-ins": [EXT, _library("libnvrtc.so.12"), CUDART],
+    "half a name, nothing": [EXT],
+    "a provider of 1.28 opens what its bytes do not name": [_marked("1.28.0", "12"), CUDART],
+    "one of 1.31, for CUDA 13": [_marked("1.31.1", "13"), _library("libcudart.so.13")],
+    "NEEDED of 1.27 still has them": [_marked("1.27.1", "12"), CUDART],
+    "the numbers of CUDA 14's libraries are not known": [
+        _marked("1.31.1", "14"),
+        _library("libcudart.so.14"),
+    ],
+    "of an unknown version": [_marked(None, "12"), CUDART],
     "nothing provides it": [_library("libx.so.1", needed=("libc.so.6", "libnvinfer.so.10"))],
+    "NVIDIA's file needs protobuf": [_library("libcublas.so.12", needed=("libprotobuf.so.32",))],
+    "zlib of the host": [_ort("libz.so.1")],
     "another name than its SONAME": [_library("libcudart.so.12.9.79", soname="libcudart.so.12")],
     "no RUNPATH": [X_OF_ORT, CUDART],
-    "a folder of its machine": [
-        _library("libx.so", "onnxruntime", needed=("libcudart.so.12",), runpath="/usr/lib64:$ORIGIN"),
-        CUDART,
-    ],
+    "a folder of its machine": [_ort("libcudart.so.12", runpath="/usr/lib64:$ORIGIN"), CUDART],
     "a folder of NVIDIA's machine": [_library("libcufft.so.11", runpath="/usr/local/cuda/lib64:$ORIGIN")],
-    "for newer systems": [_library("libcudart.so.12", versions=("GLIBC_2.38", "GLIBCXX_3.4.32"))],
+    "needs others": [_ort("libonnxruntime.so.2", "libre2c.so.1", "libabsl.so.1", "libre2.sox.1")],
+    "a folder above": [_ort("libcudart.so.12", runpath="$ORIGIN/../lib"), CUDART],
+    "a folder of its machine too": [_ort("libcudart.so.12", runpath="$ORIGIN:/usr/lib64"), CUDART],
+    "a folder above, and needs no neighbour": [_ort("libc.so.6", runpath="$ORIGIN/..")],
+    "a folder of its machine, and needs no neighbour": [_ort("libc.so.6", runpath="/opt")],
+    "for newer systems": [_newer("GLIBC_2.38", "GLIBCXX_3.4.32")],
+    "for a little newer ones": [_newer("GLIBC_2.36", "GLIBC_2.4", "GLIBCXX_3.4.31")],
+    "for much newer ones": [_newer("GLIBC_3.0")],
     "a link": [replace(CUDART, link="libcudart.so.12.9.79")],
     "an executable stack": [_library("libx.so", "onnxruntime", stack=RWX)],
     "no word of its stack": [_library("libx.so", "onnxruntime", stack=None)],
@@ -136,8 +188,17 @@ FAULTS = {
     ],
     "another release of the provider": _but(PROVIDER, embedded_version="1.21.0"),
     "another release of a part of cuDNN": _but("libcudnn_ops.so.9", embedded_version="9.28.0"),
+    "a compiled provider of another release": _compiled(PROVIDER, BRIDGE, version="1.21.0"),
+    "a bridge from elsewhere": [
+        replace(one, source="unknown") if one.name == BRIDGE else one
+        for one in _compiled(HOST, PROVIDER, version="1.23.2")
+    ],
     "TensorRT": [TENSORRT, CUDART, _library("libcudnn.so.9")],
-    "a folder without a manifest": [replace(one, source="unknown") for one in PACKAGE],
+    "TensorRT and no cuDNN": [TENSORRT, CUDART],
+    "another provider needs TensorRT": [_library(PROVIDER, "onnxruntime", needed=NEEDED_BY_TENSORRT)],
+    "a folder without a manifest": [
+        replace(one, source="unknown", embedded_version=STAMPS.get(one.name)) for one in PACKAGE
+    ],
 }
 
 
@@ -146,31 +207,33 @@ def test_each_fault_is_told(fault: str, told: Told) -> None:
     told("\n".join(map(str, _found(*FAULTS[fault]))))
 
 
-def test_a_whole_package_has_no_findings() -> None:
-    assert _codes(*PACKAGE) == []
-
-
-@pytest.mark.parametrize(
-    ("name", "opener"),
-    [
-        ("libnvrtc-builtins.so.12.9", "libnvrtc.so.12"),
-        ("libcudnn_ops.so.9", "libcudnn.so.9"),
-        ("libcudnn_graph.so.9", "libcudnn.so.9"),
-        ("libcudnn_heuristic.so.9", "libcudnn_graph.so.9"),
-        ("libcudnn_engines_precompiled.so.9", "libcudnn_graph.so.9"),
+FINE = {
+    "a whole package": PACKAGE,
+    "NVRTC and its own built-ins": [NVRTC, BUILTINS],
+    "NVRTC of this CUDA": [GRAPH, NVRTC, BUILTINS, CUDART],
+    "half a name": [EXT, NVRTC, BUILTINS, CUDART],
+    "half a name and no CUDA": [EXT, NVRTC, BUILTINS],
+    "for systems of today": [_newer("GLIBC_2.35", "GLIBCXX_3.4.30", "GLIBC_2.4", "GLIBCXX_3.4.9")],
+    "for any system": [_newer("GLIBC_PRIVATE", "CXXABI_1.3.15")],
+    "needs no neighbour": [_ort("libc.so.6")],
+    "looks beside itself": [_ort("libc.so.6", runpath="$ORIGIN")],
+    "NVIDIA's file needs zlib": [_library("libx.so", needed=("libz.so.1",))],
+    "RPATH": [replace(X_OF_ORT, elf=replace(X_OF_ORT.elf, rpath="$ORIGIN")), CUDART],
+    "RUNPATH goes before RPATH": [
+        replace(X_OF_ORT, elf=replace(X_OF_ORT.elf, runpath="$ORIGIN", rpath="/opt")),
+        CUDART,
     ],
-)
-def test_what_is_opened_at_run_time_and_missing_is_told_of_the_library_that_opens_it(
-    name: str, opener: str
-) -> None:
-    assert _triples(_without(name)) == [("E003", f"lib/{opener}", f"lib/{name}")]
+    "compiled together, the bridge without a mark": _compiled(PROVIDER, BRIDGE, version="1.23.2"),
+    "compiled together, nothing has a mark": [
+        replace(_library(name, "onnxruntime"), source="built") for name in (HOST, BRIDGE)
+    ],
+    "the user's TensorRT": [TENSORRT, CUDART, *map(_library, ("libcudnn.so.9", *NEEDED_BY_TENSORRT))],
+}
 
 
-def test_without_nvrtc_both_of_cudnn_s_libraries_that_open_it_tell() -> None:
-    assert _triples(_without("libnvrtc.so.12")) == [
-        ("E003", "lib/libcudnn_engines_precompiled.so.9", "lib/libnvrtc.so.12"),
-        ("E003", "lib/libcudnn_graph.so.9", "lib/libnvrtc.so.*"),
-    ]
+@pytest.mark.parametrize("libraries", FINE.values(), ids=FINE)
+def test_what_has_no_fault(libraries: list[Library]) -> None:
+    assert _found(*libraries) == []
 
 
 @pytest.mark.parametrize(
@@ -184,186 +247,21 @@ def test_without_nvrtc_both_of_cudnn_s_libraries_that_open_it_tell() -> None:
 )
 def test_a_dependency_that_belongs_inside_onnx_runtime(needed: str) -> None:
     """The names are those of Debian 13, whose own libonnxruntime.so.1.21 needs some of them."""
-    provider = _library(PROVIDER, "onnxruntime", needed=("libc.so.6", needed))
+    provider = _library(PROVIDER, "onnxruntime", needed=("libc.so.6", needed), runpath="$ORIGIN")
     assert _codes(provider) == ["E013"]
-    beside = replace(provider, elf=replace(provider.elf, runpath="$ORIGIN"))
-    assert _codes(beside, _library(needed, "")) == ["E013"], "it is an application's second one"
-
-
-@pytest.mark.parametrize("needed", ["libonnxruntime.so.2", "libre2c.so.1", "libabsl.so.1", "libre2.sox.1"])
-def test_other_dependencies_are_only_missing(needed: str) -> None:
-    assert _codes(_library(PROVIDER, "onnxruntime", needed=(needed,))) == ["E002"]
-
-
-def test_what_nvidia_s_libraries_need_is_theirs() -> None:
-    assert _codes(_library("libcublas.so.12", needed=("libprotobuf.so.32",))) == ["E002"]
+    assert _codes(provider, _library(needed, "")) == ["E013"], "it is an application's second one"
 
 
 @pytest.mark.parametrize("name", [HOST, BRIDGE])
 def test_what_no_needed_names_and_every_package_holds(name: str, told: Told) -> None:
-    (finding,) = check_closure(_without(name), LIMITS)
+    (finding,) = dependencies.check_closure(_without(name), LIMITS)
     told(finding)
 
 
-def test_the_list_of_a_package_is_not_enough_for_a_cudnn_that_opens_more() -> None:
-    """9.28's graph library names engines_tensor_ir."""
-    opened = (*OPENED["libcudnn_graph.so.9"], "libcudnn_engines_tensor_ir.so")
-    assert _triples(_but("libcudnn_graph.so.9", dlopens=opened)) == [
-        ("E003", "lib/libcudnn_graph.so.9", "lib/libcudnn_engines_tensor_ir.so.9")
-    ]
-
-
-@pytest.mark.parametrize(
-    ("builtins", "codes"), [("libnvrtc-builtins.so.12.9", []), ("libnvrtc-builtins.so.12.8", ["E003"])]
-)
-def test_nvrtc_opens_the_builtins_of_its_own_release(builtins: str, codes: list[str]) -> None:
-    nvrtc = _library("libnvrtc.so.12", dlopens=OPENED["libnvrtc.so.12"])
-    assert _codes(nvrtc, _library(builtins)) == codes
-
-
-@pytest.mark.parametrize(
-    ("held", "missing"),
-    [
-        (("libcudart.so.12", "libnvrtc.so.12", "libnvrtc-builtins.so.12.9"), []),
-        (("libcudart.so.13", "libnvrtc.so.12", "libnvrtc-builtins.so.12.9"), ["13", "13.*"]),
-        (("libcudart.so.12", "libnvrtc.so.12"), ["12.*"]),
-        (("libnvrtc.so.12", "libnvrtc-builtins.so.12.9"), []),
-        ((), ["*", "*.*"]),
-    ],
-)
-def test_half_a_name_gets_the_number_of_the_package_s_cuda(held: tuple[str, ...], missing: list[str]) -> None:
-    """cuDNN 9.28's ext has such names; its graph library has ``%d`` instead."""
-    ext = _library("libcudnn_ext.so.9", dlopens=("libnvrtc.so.", "libnvrtc-builtins.so."))
-    found = _found(ext, *map(_library, held))
-    assert [finding.wanted.partition(".so.")[2] for finding in found] == missing
-
-
-@pytest.mark.parametrize(("cudart", "codes"), [("libcudart.so.12", []), ("libcudart.so.13", ["E003"])])
-def test_cudnn_opens_the_nvrtc_of_the_package_s_cuda(cudart: str, codes: list[str]) -> None:
-    graph = _library("libcudnn_graph.so.9", dlopens=("libnvrtc.so.%d",))
-    assert _codes(graph, _library("libnvrtc.so.12"), _library(cudart)) == codes
-
-
-@pytest.mark.parametrize(("vendor", "codes"), [("nvidia", []), ("onnxruntime", ["E002"]), ("", ["E002"])])
-def test_only_nvidia_s_files_may_need_zlib_of_the_host(vendor: str, codes: list[str]) -> None:
-    assert _codes(_library("libx.so", vendor, needed=("libz.so.1",))) == codes
-
-
-@pytest.mark.parametrize(
-    ("runpath", "rpath", "codes"),
-    [
-        ("$ORIGIN", None, []),
-        (None, "$ORIGIN", []),
-        (None, None, ["E005"]),
-        ("$ORIGIN/../lib", None, ["E005"]),
-        ("/usr/lib64:$ORIGIN", None, ["E005", "E006"]),
-        ("$ORIGIN:/usr/lib64", None, ["E005", "E006"]),
-        ("$ORIGIN", "/opt", []),
-    ],
-)
-def test_where_ort_s_provider_looks(runpath: str | None, rpath: str | None, codes: list[str]) -> None:
-    provider = replace(X_OF_ORT, elf=replace(X_OF_ORT.elf, runpath=runpath, rpath=rpath))
-    assert _codes(provider, CUDART) == codes
-
-
-@pytest.mark.parametrize(
-    ("runpath", "codes"), [(None, []), ("$ORIGIN", []), ("$ORIGIN/..", ["E005"]), ("/opt", ["E005", "E006"])]
-)
-def test_a_library_of_orts_that_needs_no_neighbour_may_look_beside_itself_alone(
-    runpath: str | None, codes: list[str]
-) -> None:
-    assert _codes(_library("libx.so", "onnxruntime", needed=("libc.so.6",), runpath=runpath)) == codes
-
-
-def test_the_driver_is_the_host_s_and_cuda_is_not() -> None:
-    assert "libcuda.so.1" in HOST_LIBRARIES
-    assert not [name for name in HOST_LIBRARIES if name.startswith(("libcudart", "libcublas", "libcudnn"))]
-
-
-@pytest.mark.parametrize(
-    ("versions", "got"),
-    [
-        (("GLIBC_2.35", "GLIBC_2.4"), []),
-        (("GLIBC_2.36", "GLIBC_2.4"), ["GLIBC_2.36"]),
-        (("GLIBC_2.4", "GLIBCXX_3.4.9"), []),
-        (("GLIBC_3.0",), ["GLIBC_3.0"]),
-        (("GLIBCXX_3.4.30", "GLIBCXX_3.4.9"), []),
-        (("GLIBCXX_3.4.31",), ["GLIBCXX_3.4.31"]),
-        (("GLIBC_2.38", "GLIBCXX_3.4.32"), ["GLIBC_2.38", "GLIBCXX_3.4.32"]),
-        (("GLIBC_PRIVATE", "CXXABI_1.3.15"), []),
-    ],
-)
-def test_a_library_for_newer_systems(versions: tuple[str, ...], got: list[str]) -> None:
-    findings = _found(_library("libcudart.so.12", versions=versions))
-    assert [(finding.code.name, finding.got) for finding in findings] == [("E007", need) for need in got]
-
-
 def test_the_highest_needs_of_a_package() -> None:
-    libraries = (
-        _library("a.so", versions=("GLIBC_2.9", "GLIBCXX_3.4.22")),
-        _library("b.so", versions=("GLIBC_2.28", "GLIBCXX_3.4.9")),
-    )
-    assert needs(libraries) == HostNeeds(glibc="2.28", glibcxx="3.4.22")
-    assert needs([_library("c.so")]) == HostNeeds(glibc=None, glibcxx=None)
-
-
-@pytest.mark.parametrize("version", ["1.23.2", "1.21.0"])
-def test_what_was_compiled_together_is_of_one_version(version: str, told: Told) -> None:
-    """The bridge has no version mark; its provider has one, and both come from one source tree."""
-    built = [replace(one, source="built") if one.name in {PROVIDER, BRIDGE} else one for one in PACKAGE]
-    marked = [replace(one, embedded_version=version) if one.name == PROVIDER else one for one in built]
-    assert _codes(*marked) == (["E008"] if version == "1.21.0" else [])
-    told("\n".join(map(str, _found(*marked))))
-
-
-def test_a_bridge_from_elsewhere_has_not_the_version_of_what_was_compiled() -> None:
-    built = _but(HOST, PROVIDER, source="built", embedded_version="1.23.2")
-    (finding,) = _found(*(replace(one, source="unknown") if one.name == BRIDGE else one for one in built))
-    assert (finding.code.name, finding.severity, finding.got) == ("E008", Severity.WARNING, f"lib/{BRIDGE}")
-
-
-def test_what_was_compiled_together_without_a_mark_is_of_one_version_too() -> None:
-    assert _codes(*(replace(_library(name, "onnxruntime"), source="built") for name in (HOST, BRIDGE))) == []
-
-
-def test_a_folder_without_a_manifest_says_what_cannot_be_told() -> None:
-    """In the real files, the bridge has no mark, and three of cuDNN's eight libraries have one."""
-    stamps = {HOST: "1.23.2", PROVIDER: "1.23.2"}
-    stamps |= {f"libcudnn_{part}.so.9": "9.10.2" for part in ("adv", "graph", "ops")}
-    ort, cudnn = _found(
-        *(replace(one, source="unknown", embedded_version=stamps.get(one.name)) for one in PACKAGE)
-    )
-    assert (ort.code.name, ort.severity, ort.got) == ("E008", Severity.WARNING, f"lib/{BRIDGE}")
-    assert (cudnn.code.name, cudnn.severity, cudnn.got.count("libcudnn")) == ("E009", Severity.WARNING, 5)
-
-
-@pytest.mark.parametrize(
-    ("version", "cudart", "missing"),
-    [
-        ("1.28.0", "libcudart.so.12", ["libcudnn.so.9", "libcufft.so.11", "libnvrtc.so.12"]),
-        ("1.27.1", "libcudart.so.12", []),  # NEEDED still has them
-        ("1.31.1", "libcudart.so.13", ["libcudnn.so.9", "libcufft.so.12", "libnvrtc.so.13"]),
-        ("1.31.1", "libcudart.so.14", []),  # the numbers of its other libraries are not known
-        (None, "libcudart.so.12", []),
-    ],
-)
-def test_newer_providers_open_what_their_bytes_do_not_name(
-    version: str | None, cudart: str, missing: list[str]
-) -> None:
-    """The change is in onnxruntime's pull requests 29252, 29808 and 29705, all in 1.28."""
-    provider = _library(PROVIDER, "onnxruntime", needed=(cudart,), runpath="$ORIGIN")
-    found = _found(replace(provider, embedded_version=version), _library(cudart))
-    assert [one.wanted.removeprefix("lib/") for one in found if one.code.name == "E003"] == missing
-
-
-def test_tensorrt_is_the_user_s_to_bring_and_all_else_the_package_s() -> None:
-    assert _codes(TENSORRT, CUDART) == ["E002", "E017"]
-    brought = map(_library, ("libcudnn.so.9", *NEEDED_BY_TENSORRT))
-    assert _codes(TENSORRT, CUDART, *brought) == []
-
-
-def test_tensorrt_is_nobody_else_s_to_need() -> None:
-    assert _codes(_library(PROVIDER, "onnxruntime", needed=NEEDED_BY_TENSORRT)) == ["E002"] * 3
+    one, other = (_newer("GLIBC_2.9", "GLIBCXX_3.4.22"), _newer("GLIBC_2.28", "GLIBCXX_3.4.9"))
+    assert dependencies.needs([one, other]) == HostNeeds(glibc="2.28", glibcxx="3.4.22")
+    assert dependencies.needs([CUDART]) == HostNeeds(glibc=None, glibcxx=None)
 
 
 def _linked(name: str, *needed: str, embedded_version: str | None = None) -> Library:
@@ -388,101 +286,108 @@ BESIDES_PROVIDER = (
     _linked("libcudnn_graph.so.9"),
 )
 
-CUDA = {one.name for one in BESIDES_PROVIDER} - {HOST, BRIDGE}
-
 FULL = ("libcublasLt.so.12", "libcublas.so.12", "libcurand.so.10", "libcufft.so.11", "libcudart.so.12")
 
 LEAN = ("libcublasLt.so.12", "libcublas.so.12", "libcudart.so.12", "libcudnn.so.9")
-
-
-def _idle(*libraries: Library) -> set[str]:
-    return {path.removeprefix("lib/") for path in unneeded(libraries)}
-
-
-@pytest.mark.parametrize(
-    ("needed", "idle"),
-    [
-        ((*FULL, "libcudnn.so.9"), set()),
-        (LEAN, {"libcufft.so.11", "libcurand.so.10"}),
-        (("libcudart.so.12",), CUDA - {"libcudart.so.12"}),
-    ],
-    ids=["official 1.23.2", "lean 1.21.0", "minimal 1.21.0"],
-)
-def test_what_no_road_from_ort_leads_to(needed: tuple[str, ...], idle: set[str]) -> None:
-    """NEEDED is that of the official provider and of those compiled here, by ``readelf -d``."""
-    provider = _linked(PROVIDER, *needed, "libc.so.6", embedded_version="1.21.0")
-    assert _idle(provider, *BESIDES_PROVIDER) == idle
-
-
-@pytest.mark.parametrize(
-    ("needed", "used"),
-    [
-        (
-            "libcublas.so.12",
-            {"libcublas.so.12", "libcublasLt.so.12", "libnvrtc.so.12", "libnvrtc-builtins.so.12.9"},
-        ),
-        ("libcudnn.so.9", CUDA - {"libcublas.so.12", "libcudart.so.12", "libcufft.so.11", "libcurand.so.10"}),
-    ],
-)
-def test_cublaslt_opens_nvrtc_and_cudnn_cublaslt(needed: str, used: set[str]) -> None:
-    """The names are in ``.rodata`` of cuBLAS 12.9 and cuDNN 9.10."""
-    provider = _linked(PROVIDER, needed, embedded_version="1.21.0")
-    assert CUDA - _idle(provider, *BESIDES_PROVIDER) == used
-
-
-def test_what_the_tensorrt_provider_needs_is_needed() -> None:
-    """TensorRT's provider may need cuDNN when our own provider is linked without it."""
-    provider = _linked(PROVIDER, "libcudart.so.12", embedded_version="1.21.0")
-    tensorrt = _linked(TENSORRT.name, "libcublas.so.12", "libcudnn.so.9", *NEEDED_BY_TENSORRT)
-    assert _idle(provider, tensorrt, *BESIDES_PROVIDER) == {"libcufft.so.11", "libcurand.so.10"}
-
-
-def test_newer_providers_lead_to_what_their_bytes_do_not_name() -> None:
-    provider = _linked(PROVIDER, "libcudart.so.12", "libcublas.so.12", embedded_version="1.28.0")
-    assert _idle(provider, *BESIDES_PROVIDER) == {"libcurand.so.10"}
 
 
 def _unread(library: Library) -> Library:
     return replace(library, elf=replace(library.elf, sections=()))
 
 
-MARKED = _linked(PROVIDER, "libcudnn.so.9", embedded_version="1.21.0")
+ONE, LAST = "1.21.0", "1.28.0"
+
+MARKED = _linked(PROVIDER, "libcudnn.so.9", embedded_version=ONE)
+
+OF_TENSORRT = _linked(TENSORRT.name, "libcublas.so.12", "libcudnn.so.9", *NEEDED_BY_TENSORRT)
 
 
-@pytest.mark.parametrize(
-    "libraries",
-    [
-        BESIDES_PROVIDER,
-        (_linked(PROVIDER, "libcudart.so.12"), *BESIDES_PROVIDER),
-        (_linked(PROVIDER, "libcudart.so.14", embedded_version="1.31.1"), *BESIDES_PROVIDER),
-        (_unread(MARKED), *BESIDES_PROVIDER),
-        (MARKED, *(_unread(one) if one.name == "libcudnn.so.9" else one for one in BESIDES_PROVIDER)),
-    ],
-    ids=["no provider", "no version", "no table of what it opens", "an unread provider", "unread cuDNN"],
-)
-def test_nothing_is_left_out_on_a_word_that_is_not_whole(libraries: tuple[Library, ...]) -> None:
-    assert _idle(*libraries) == set()
+def _provider(*needed: str, version: str | None = ONE) -> Library:
+    return _linked(PROVIDER, *needed, "libc.so.6", embedded_version=version)
+
+
+ROADS = {
+    "official 1.23.2": [_provider(*FULL, "libcudnn.so.9")],
+    "lean 1.21.0": [_provider(*LEAN)],
+    "minimal 1.21.0": [_provider("libcudart.so.12")],
+    "cuBLASLt opens NVRTC": [_provider("libcublas.so.12")],
+    "cuDNN opens cuBLASLt": [MARKED],
+    "TensorRT's provider needs cuDNN": [_provider("libcudart.so.12"), OF_TENSORRT],
+    "newer ones open what they do not name": [_provider("libcudart.so.12", "libcublas.so.12", version=LAST)],
+    "no provider": [],
+    "no version": [_provider("libcudart.so.12", version=None)],
+    "no table of what it opens": [_provider("libcudart.so.14", version=LAST)],
+    "an unread provider": [_unread(MARKED)],
+    "unread cuDNN": [MARKED, _unread(_linked("libcudnn.so.9"))],
+}
+
+
+@pytest.mark.parametrize("road", ROADS)
+def test_what_no_road_from_ort_leads_to(road: str, told: Told) -> None:
+    """NEEDED is that of the official provider and of those compiled here, by ``readelf -d``.
+
+    Nothing is left out on a word that is not whole.
+    """
+    every = {library.name: library for library in (*BESIDES_PROVIDER, *ROADS[road])}
+    told("\n".join(dependencies.unneeded([*every.values()])))
 
 
 def test_what_nothing_needs_is_a_warning(told: Told) -> None:
-    (finding,) = report_unneeded(["lib/libcufft.so.11"])
+    (finding,) = dependencies.report_unneeded(["lib/libcufft.so.11"])
     told(finding)
-
-
-def test_libraries_of_several_versions(told: Told) -> None:
-    versions = {"lib/a": "9.10.2", "lib/b": "9.9.0", "lib/c": "9.10.2", "lib/d": None, "lib/e": None}
-    told("\n".join(map(str, check_one_version(Code.E008, "cuDNN", versions))))
 
 
 @pytest.mark.parametrize(
     ("versions", "paths"),
     [
-        ({}, []),
         ({"lib/a": None}, []),
         ({"lib/a": "1.0.0", "lib/b": "1.0.0"}, []),
         ({"lib/a": "1.1.0", "lib/b": "1.0.0"}, ["lib/b"]),
-        ({"lib/a": "1.0.0", "lib/b": None}, ["lib/b"]),
+        ({"lib/a": "9.10.2", "lib/b": "9.9.0", "lib/c": "9.10.2", "lib/d": None}, ["lib/b", "lib/d"]),
     ],
 )
-def test_one_library_agrees_with_itself(versions: dict[str, str | None], paths: list[str]) -> None:
-    assert [finding.path for finding in check_one_version(Code.E008, "cuDNN", versions)] == paths
+def test_libraries_of_several_versions(versions: dict[str, str | None], paths: list[str]) -> None:
+    assert [finding.path for finding in dependencies.check_one_version(Code.E008, "cuDNN", versions)] == paths
+
+
+@pytest.mark.parametrize(
+    ("library", "said"),
+    [
+        ("libcudnn_adv.so.9", "\tlibz.so.1 => not found"),
+        ("libonnxruntime_providers_cuda.so", "\tlibcudart.so.12 => not found"),
+        ("libonnxruntime_providers_cuda.so", "\tlibcuda.so.1 => not found"),
+        ("libonnxruntime_providers_tensorrt.so", "\tlibnvinfer.so.10 => not found"),
+        ("libonnxruntime_providers_tensorrt.so", "\tlibnvonnxparser.so.11 => not found"),
+        ("libonnxruntime_providers_tensorrt.so", "\tlibnvinfer.so => not found"),
+        ("libonnxruntime_providers_tensorrt.so", "\tlibcublas.so.12 => not found"),
+        ("libonnxruntime_providers_cuda.so", "\tlibnvinfer.so.10 => not found"),
+        ("libx.so", ""),
+        ("libx.so", "\tnot a dynamic executable\nldd: exit 1"),
+        ("libx.so", "/opt/libx.so: version `GLIBC_2.38' not found (required by /opt/libx.so)"),
+        ("libx.so", "sh: 1: ldd: not found"),
+        ("libx.so", f"\tlibc.so.6 => (0x1)\n{'x' * 301}"),
+    ],
+)
+def test_what_the_loader_may_not_find_and_what_ldd_owes(library: str, said: str, told: Told) -> None:
+    """Only the driver and TensorRT may be missing; all else that ldd says of a library is a finding."""
+    told("\n".join(map(str, dependencies.check_ldd(f"{LISTING}ldd /opt/p/lib/{library}\n{said}\n", "p"))))
+
+
+def test_what_the_loader_finds_passes_and_no_library_is_no_pass() -> None:
+    assert dependencies.check_ldd(LISTING, "p") == ()
+    for got in ("", "\tstatically linked\n" + "x" * 200):
+        assert dependencies.check_ldd(got, "p") == (
+            Finding(Code.B018, "p", "ldd was asked about no library", got=got[:200]),
+        )
+
+
+@pytest.mark.parametrize(
+    ("library", "said", "waits"),
+    [
+        (PROVIDER, "not found", True),
+        (PROVIDER, "/usr/lib/libcuda.so.1 (0x00007f)", False),
+        ("libcudnn_ops.so.9", "not found", False),
+    ],
+)
+def test_only_the_provider_waits_for_the_driver(library: str, said: str, waits: bool) -> None:
+    assert dependencies.waits_for_driver(f"ldd /opt/p/lib/{library}\n\tlibcuda.so.1 => {said}\n") is waits

@@ -1,6 +1,4 @@
-"""Tests of findings on unpacked images: errors for damage and unexplained stubs, notes for others."""
-
-from __future__ import annotations
+"""Tests of findings on unpacked images, and of ``inspect --require``: the libraries to blame by GPU."""
 
 from collections.abc import Iterable
 
@@ -8,9 +6,17 @@ import pytest
 
 from builder.binary.deep import CodeTarget, Damage, DeepReading, Gap, Stub
 from builder.binary.fatbin_format import Kind
-from builder.contents.rules.payloads import check_own_kernels, check_payloads, kernel_list, short_name
-from builder.facts.gpu.architectures import Arch
+from builder.binary.library import Inspected
+from builder.contents.rules.payloads import (
+    check_own_kernels,
+    check_payloads,
+    check_required,
+    kernel_list,
+    short_name,
+)
+from builder.facts.gpu.architectures import Arch, Capability
 from builder.finding import Finding
+from tests.support.factories.libraries import BROKEN, IDLE, coverage
 from tests.support.messages import Told
 
 PATH = "lib/libfoo.so"
@@ -117,3 +123,46 @@ def test_names_for_readers(mangled: str, short: str) -> None:
 def test_alike_names_are_counted() -> None:
     names = ["_ZN1a1bIiEEvv", "_ZN1a1bIfEEvv", "c", "d", "e", "f"]
     assert kernel_list(names) == "a::b (2), c, d and 2 more"
+
+
+BOTH = Inspected("liba.so", coverage(native="8.6", jit="9.0", mixed={"8.0": (7, 0, 3)}))
+"""A library that runs natively on 8.6 and by JIT on 9.0, and that lacks kernels on 8.0."""
+
+OTHERS = [Inspected(f"lib{name}.so", coverage(native="8.6 9.0 8.0")) for name in "bc"]
+
+
+PLAIN = [Inspected(f"lib{name}.so", coverage(native="8.6")) for name in "abcde"]
+
+X86 = Inspected("liba.so", coverage(native="12.0"), machine="x86-64")
+
+NO_CODE = Inspected("libplain.so")
+
+OUTSIDE = Inspected("liba.so", raw={Kind.SASS: {Arch(7, 5): 1}})
+
+
+@pytest.mark.parametrize(
+    ("libraries", "required", "jit"),
+    [
+        ([BOTH, *OTHERS], "8.6", False),
+        ([BOTH, *OTHERS], "9.0", True),
+        ([BOTH, *OTHERS], "8.6 9.0 5.2", False),
+        ([BOTH, *OTHERS], "8.0 7.5", True),
+        (PLAIN, "7.5", False),
+        ([X86], "12.1", False),
+        ([NO_CODE, OUTSIDE], "8.6", False),
+        ([NO_CODE, IDLE], "8.6", False),
+        ([NO_CODE, BROKEN], "8.6", False),
+        ([NO_CODE], "8.6", False),
+        ([NO_CODE], "", False),
+    ],
+    ids=[
+        *("native", "JIT allowed", "JIT", "lacking", "more than three libraries", "of ARM machines"),
+        *("outside of containers", "nothing to run", "not read", "none", "nothing required"),
+    ],
+)
+def test_a_gpu_that_is_not_served_is_named_with_the_libraries_to_blame(
+    libraries: list[Inspected], required: str, jit: bool, told: Told
+) -> None:
+    """Defect: the table said that code lies outside of containers, the finding that there is none."""
+    devices = [Capability.parse(device) for device in required.split()]
+    told("\n".join(map(str, check_required(libraries, devices, jit=jit))))

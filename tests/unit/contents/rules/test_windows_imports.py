@@ -1,7 +1,5 @@
 """Tests of whether a package's DLLs find all imports: direct, forwarded, delayed, and opened by name."""
 
-from __future__ import annotations
-
 import pytest
 
 from builder.binary.library import Reading

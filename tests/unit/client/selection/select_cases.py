@@ -10,21 +10,9 @@ from builder.formats.index import Index, IndexOrt, IndexPackage
 from builder.formats.manifest import Driver
 from builder.formats.missing_kernels import MissingKernels
 
-CAPABILITIES = tuple(
-    f"{major}.{minor}"
-    for major, minors in {
-        3: "57",
-        5: "023",
-        6: "012",
-        7: "025",
-        8: "0679",
-        9: "0",
-        10: "013",
-        11: "0",
-        12: "01",
-    }.items()
-    for minor in minors
-)
+REAL = "3.5 3.7 5.0 5.2 5.3 6.0 6.1 6.2 7.0 7.2 7.5 8.0 8.6 8.7 8.9 9.0 10.0 10.1 10.3 11.0 12.0 12.1"
+
+CAPABILITIES = tuple(REAL.split())
 """Every capability of a real device from 3.5 on."""
 
 

@@ -163,9 +163,7 @@ def test_from_bytes_to_choice_pytorchs_releases_serve_the_same_devices(cuda: str
         ("100f", "100f", "12.0", None),
     ],
 )
-def test_from_bytes_to_choice_ptx_is_compiled_forward_only(
-    built: str, ptx: str, device: str, support: str | None
-) -> None:
+def test_ptx_is_compiled_forward_only(built: str, ptx: str, device: str, support: str | None) -> None:
     assert chosen([[built]], device, [ptx]).support == support
 
 

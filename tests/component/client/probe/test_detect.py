@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from builder.client.doctor.observations import Outcome
-from builder.client.probe.detect import detect
+from builder.client.commands.show_gpus import device_line, profile_value
+from builder.client.doctor.observations import Detection, Outcome, System
+from builder.client.probe import driver_calls
+from builder.client.probe.detect import Surroundings, detect
+from builder.client.probe.driver_calls import absent
+from builder.client.probe.native import cuda_places, nvml_places
+from builder.client.probe.system import c_library, read_system
 from builder.errors import ConfigError
-from tests.doubles.captures import quoted
-from tests.doubles.gpus import machine, probes, program
+from builder.formats.package_names import MUSL
+from tests.doubles.captures import CAPTURES, Quoted, quoted
+from tests.doubles.gpus import library, machine, probes, program
+from tests.support import ROOT
 
 TWO_CARDS = """\
 case "$1" in
@@ -23,23 +36,9 @@ esac
 """
 
 
-def test_nothing_at_all_is_no_gpu_with_every_probes_reason(tmp_path: Path) -> None:
-    found = detect(machine(tmp_path))
-    said = probes(found)
-    assert (found.devices, found.driver, found.cuda) == ((), None, None)
-    assert list(said) == ["environment", "NVML", "libcuda", "nvidia-smi", "proc", "sys"]
-    assert {probe.outcome for probe in found.replies.values()} == {Outcome.MISSING}
-    assert "libno-such-cuda.so" in said["libcuda"].detail
-    assert "libno-such-nvml.so" in said["NVML"].detail
-
-
-def test_a_hanging_nvidia_smi_is_stopped_with_its_children(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("builder.client.probe.smi.SECONDS", 0.2)
-    found = detect(machine(tmp_path, smi=(program(tmp_path, "sleep 60 | cat"),)))
-    assert probes(found)["nvidia-smi"].outcome is Outcome.TIMEOUT
-    assert found.devices == ()
+def test_an_nvidia_smi_that_fails_does_not_hide_the_next(tmp_path: Path) -> None:
+    smi = tuple(quoted(name).program(tmp_path / name) for name in ("not-loaded-wsl", "wsl"))
+    assert [card.uuid[:12] for card in detect(machine(tmp_path, smi=smi)).devices] == ["GPU-b5e386b4"]
 
 
 def test_an_nvidia_smi_that_writes_without_end_is_stopped(tmp_path: Path) -> None:
@@ -49,7 +48,7 @@ def test_an_nvidia_smi_that_writes_without_end_is_stopped(tmp_path: Path) -> Non
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300 * 1024, "KiB"
 
 
-def test_a_program_that_ends_and_leaves_its_pipe_to_another_is_not_waited_for(
+def test_a_pipe_that_is_left_to_another_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("builder.client.probe.smi.SECONDS", 0.3)
@@ -65,13 +64,10 @@ def test_a_program_that_ends_and_leaves_its_pipe_to_another_is_not_waited_for(
         ("0,7,1", ["GPU-aaaa"]),
         ("1,0,1", []),
         ("GPU-bbbb,GPU-bbbb", []),
-        ("", []),
         ("-1", []),
     ],
 )
-def test_cuda_visible_devices_is_respected_without_libcuda(
-    tmp_path: Path, visible: str, uuids: list[str]
-) -> None:
+def test_cuda_visible_devices_holds_without_libcuda(tmp_path: Path, visible: str, uuids: list[str]) -> None:
     """The rule is that of ``_parse_visible_devices`` in PyTorch's ``torch/cuda/__init__.py``, which follows
     CUDA: a repeated number or UUID leaves no GPU."""
     smi = program(tmp_path, TWO_CARDS)
@@ -80,76 +76,9 @@ def test_cuda_visible_devices_is_respected_without_libcuda(
     assert len(probes(found)["nvidia-smi"].devices) == 2
 
 
-def test_a_variable_that_hides_every_gpu_is_named(tmp_path: Path) -> None:
-    smi = program(tmp_path, TWO_CARDS)
-    said = probes(detect(machine(tmp_path, smi=(smi,), env={"CUDA_VISIBLE_DEVICES": "-1"})))["nvidia-smi"]
-    assert (said.outcome, said.detail) == (Outcome.NONE, "CUDA_VISIBLE_DEVICES hides every GPU of 2")
-
-
-def test_an_nvidia_smi_that_fails_does_not_hide_the_next(tmp_path: Path) -> None:
-    linux = quoted("not-loaded-wsl").program(tmp_path / "linux")
-    wsl = quoted("wsl").program(tmp_path / "wsl")
-    (card,) = detect(machine(tmp_path, smi=(linux, wsl))).devices
-    assert card.uuid == "GPU-b5e386b4-3e71-5837-aca5-80c5914cf07f"
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.133.07  Fri Mar 14 13:12:07 UTC 2025",
-        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.133.07  Release Build  (dvs-builder)",
-    ],
-)
-def test_the_driver_file_gives_the_version_alone(tmp_path: Path, line: str) -> None:
-    write(tmp_path / "proc/driver/nvidia/version", f"{line}\nGCC version: gcc 12.2.0\n")
-    found = detect(machine(tmp_path))
-    assert (found.devices, found.driver) == ((), "570.133.07")
-
-
-@pytest.mark.parametrize(
-    ("text", "driver", "outcome"),
-    [("580.95.05", "580.95.05", Outcome.FOUND), ("unknown", None, Outcome.FAILED)],
-)
-def test_the_kernel_module_says_its_version_where_proc_is_hidden(
-    tmp_path: Path, text: str, driver: str | None, outcome: Outcome
-) -> None:
-    write(tmp_path / "sys/module/nvidia/version", f"{text}\n")
-    found = detect(machine(tmp_path))
-    assert (found.driver, probes(found)["sys"].outcome) == (driver, outcome)
-    assert probes(found)["proc"].outcome is Outcome.MISSING
-
-
-def test_the_users_word_comes_first(tmp_path: Path) -> None:
-    smi = program(tmp_path, TWO_CARDS)
-    env = {"ORTPACKS_FORCE_CC": "sm_86,5.2", "ORTPACKS_FORCE_DRIVER": "525.60.13"}
-    found = detect(machine(tmp_path, smi=(smi,), env=env))
-    assert [str(card.capability) for card in found.devices] == ["8.6", "5.2"]
-    assert {card.driver for card in found.devices} == {"525.60.13"}
-    assert detect(machine(tmp_path, smi=(smi,), env={"ORTPACKS_FORCE_CC": "none"})).devices == ()
-
-
-@pytest.mark.parametrize(
-    ("stated", "capabilities", "memory"),
-    [
-        ("8192", "8.6,5.2", [8192, 8192]),
-        ("8192, 4000", "8.6,5.2", [8192, 4000]),
-        ("2000", None, [2000, 2000]),
-        ("2000", "none", []),
-    ],
-)
-def test_stated_memory_goes_before_what_the_driver_says_for_all_gpus_or_for_each(
-    tmp_path: Path, stated: str, capabilities: str | None, memory: list[int]
-) -> None:
-    env = {"ORTPACKS_FORCE_MEMORY": stated}
-    env |= {"ORTPACKS_FORCE_CC": capabilities} if capabilities else {}
-    found = detect(machine(tmp_path, smi=(program(tmp_path, TWO_CARDS),), env=env))
-    assert [card.memory_mib for card in found.devices] == memory
-
-
 @pytest.mark.parametrize(
     "env",
     [
-        {"ORTPACKS_FORCE_CC": "90a"},
         {"ORTPACKS_FORCE_CC": "8.6,"},
         {"ORTPACKS_FORCE_DRIVER": "new"},
         {"ORTPACKS_FORCE_MEMORY": "8 GB"},
@@ -163,17 +92,318 @@ def test_a_malformed_word_is_refused_by_name(tmp_path: Path, env: dict[str, str]
     assert caught.value.exit_code == 2
 
 
-def test_a_mac_is_not_asked_for_a_driver_it_cannot_have(tmp_path: Path) -> None:
+def described(found: Detection) -> str:
+    cards = [
+        f"{card.uuid or 'no UUID'}: {card}, free {card.free_mib}, driver {card.driver}, MIG {card.mig}"
+        for card in found.devices
+    ]
+    replies = [
+        f"{name} {reply.outcome.value}: {reply.detail}; {reply.code} {reply.error}; CUDA {reply.cuda}; "
+        f"lists {[card.uuid for card in reply.devices]}"
+        for name, reply in probes(found).items()
+    ]
+    return "\n".join([f"driver {found.driver}, CUDA {found.cuda}", *cards, *replies])
+
+
+DRIVER = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.133.07  Fri Mar 14 13:12:07 UTC 2025\nGCC 12\n"
+
+OPEN_DRIVER = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.133.07  Release Build  (x)\n"
+
+MODULE, PROC = "sys/module/nvidia/version", "proc/driver/nvidia/version"
+
+CARDS = {"smi": TWO_CARDS}
+
+STATED: dict[str, tuple[dict[str, str], dict[str, str]]] = {
+    "nothing at all": ({}, {}),
+    "the driver's file": ({PROC: DRIVER}, {}),
+    "that of the open module": ({PROC: OPEN_DRIVER}, {}),
+    "a hidden proc": ({MODULE: "580.95.05\n"}, {}),
+    "a module that says nothing": ({MODULE: "unknown\n"}, {}),
+    "what the user states": (CARDS, {"ORTPACKS_FORCE_CC": "sm_86,5.2", "ORTPACKS_FORCE_DRIVER": "525.60.13"}),
+    "no GPU, as the user states": (CARDS, {"ORTPACKS_FORCE_CC": "none", "ORTPACKS_FORCE_MEMORY": "2000"}),
+    "memory of all GPUs": (CARDS, {"ORTPACKS_FORCE_MEMORY": "2000"}),
+    "memory of each": (CARDS, {"ORTPACKS_FORCE_MEMORY": "8192, 4000", "ORTPACKS_FORCE_CC": "8.6,5.2"}),
+}
+"""Files, with the text of nvidia-smi, and variables."""
+
+
+@pytest.mark.parametrize("name", STATED)
+def test_what_a_machine_and_its_user_say(tmp_path: Path, told: Callable[[object], None], name: str) -> None:
+    files, env = STATED[name]
+    smi = (program(tmp_path / "bin", files["smi"]),) if "smi" in files else ()
+    put(tmp_path, files)
+    told(described(detect(machine(tmp_path, smi=smi, env=env))))
+
+
+def test_a_mac_is_not_asked_for_a_driver(tmp_path: Path, told: Callable[[object], None]) -> None:
     asked = program(tmp_path, f"echo asked > {tmp_path}/asked")
-    found = detect(machine(tmp_path, smi=(asked,), system="darwin"))
-    skipped = {
-        name: probe.detail for name, probe in probes(found).items() if probe.outcome is Outcome.SKIPPED
-    }
-    assert list(skipped) == ["NVML", "libcuda", "nvidia-smi"]
-    assert set(skipped.values()) == {"there is no NVIDIA driver for macOS"}
+    told(described(detect(machine(tmp_path, smi=(asked,), system="darwin"))))
     assert not (tmp_path / "asked").exists()
 
 
-def write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+def kepler() -> Quoted:
+    """Return a driver that does not know the query of capabilities."""
+    capture = quoted("kepler-440")
+    capture.refusals = quoted("compute-cap-470").refusals
+    return capture
+
+
+def divided() -> Quoted:
+    """Return a card in MIG mode with the whole card's memory, which no instance has."""
+    capture = quoted("mig")
+    capture.rows[0]["memory.total"] = "81920"
+    return capture
+
+
+MADE = {"kepler-440 without compute_cap": kepler, "mig with a memory": divided}
+
+
+@pytest.mark.parametrize("name", [*MADE, *sorted(path.stem for path in CAPTURES.glob("*.txt"))])
+def test_every_capture_gives_its_cards(tmp_path: Path, told: Callable[[object], None], name: str) -> None:
+    assert name in MADE or (CAPTURES / f"{name}.txt").read_text().startswith("source: https://github.com/")
+    capture = MADE[name]() if name in MADE else quoted(name)
+    told(described(detect(machine(tmp_path, smi=(capture.program(tmp_path / "bin"),)))))
+
+
+GROUP, MODEL, RELEASE = "proc/1/cgroup", "proc/device-tree/model", "proc/sys/kernel/osrelease"
+
+SYSTEMS: dict[str, tuple[dict[str, str], dict[str, str], dict[str, object]]] = {
+    "a plain machine": ({RELEASE: "6.1.0-37-amd64\n", GROUP: "0::/init.scope\n"}, {}, {}),
+    "WSL's kernel": ({RELEASE: "5.15.153.1-microsoft-standard-WSL2\n"}, {}, {"wsl": True}),
+    "WSL's GPU": ({"dev/dxg": ""}, {}, {"wsl": True}),
+    "Docker": ({".dockerenv": ""}, {}, {"container": "docker"}),
+    "Podman": ({"run/.containerenv": 'engine="podman-4.3.1"\n'}, {}, {"container": "podman"}),
+    "Apptainer": ({".singularity.d": ""}, {}, {"container": "apptainer"}),
+    "Docker's group": ({GROUP: "12:devices:/docker/0123456789abcdef\n"}, {}, {"container": "docker"}),
+    "a pod's group": ({GROUP: "1:name=systemd:/kubepods/besteffort/pod12\n"}, {}, {"container": "kubepods"}),
+    "no group": ({GROUP: "0::/\n"}, {}, {}),
+    "Kubernetes": ({}, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, {"container": "kubernetes"}),
+    "LXC": ({}, {"container": "lxc"}, {"container": "lxc"}),
+    "a Jetson": ({MODEL: "NVIDIA Jetson AGX Orin\0"}, {}, {"jetson": "NVIDIA Jetson AGX Orin"}),
+    "another board": ({MODEL: "Raspberry Pi 5 Model B Rev 1.0\0"}, {}, {}),
+    "a Tegra": ({"etc/nv_tegra_release": "# R32 (release), REVISION: 7.1\n"}, {}, {"jetson": "Tegra"}),
+    "what a container was given": (
+        {},
+        {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"},
+        {"nvidia_visible": "all", "nvidia_capabilities": "compute,utility"},
+    ),
+}
+"""Files and variables, and what they tell."""
+
+
+def put(root: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_system_is_known_by_its_files_and_variables(tmp_path: Path, name: str) -> None:
+    files, env, seen = SYSTEMS[name]
+    put(tmp_path, files)
+    wanted = System(os="linux", glibc="2.36", **seen)  # type: ignore[arg-type]
+    assert read_system("linux", tmp_path, env, "glibc 2.36") == wanted
+
+
+def test_musl_is_another_answer_than_a_c_library_that_is_not_known(tmp_path: Path) -> None:
+    assert read_system("linux", tmp_path, {}, "").glibc is None
+    put(tmp_path, {"lib/ld-musl-x86_64.so.1": ""})
+    assert read_system("linux", tmp_path, {}, "").glibc == MUSL
+
+
+@pytest.mark.parametrize("system", ["darwin", "win32"])
+def test_linux_files_are_not_looked_for_elsewhere(tmp_path: Path, system: str) -> None:
+    put(tmp_path, {".dockerenv": "", "dev/dxg": ""})
+    assert read_system(system, tmp_path, {}, "") == System(os=system)
+
+
+def test_this_c_library_says_its_version_as_ldd_does() -> None:
+    name, _, version = c_library().partition(" ")
+    assert name in {"glibc", ""}
+    assert version.replace(".", "").isdecimal() or not name
+
+
+H200 = "GPU-11111111-1111-1111-1111-111111111111"
+
+M2200 = "GPU-22222222-2222-2222-2222-222222222222"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("driver")
+
+
+@pytest.fixture(scope="module")
+def cuda_so(folder: Path) -> str:
+    return library(folder, "libcuda")
+
+
+@pytest.fixture(scope="module")
+def nvml_so(folder: Path) -> str:
+    return library(folder, "nvml")
+
+
+class Driver:
+    """A machine with both stand-ins, whose environment says how they behave."""
+
+    def __init__(self, root: Path, cuda: str, nvml: str) -> None:
+        self.root, self.cuda, self.nvml = root, cuda, nvml
+
+    def around(self, *lacks: str, **env: str) -> Surroundings:
+        """Return the machine, without the libraries that it lacks."""
+        there = {name: path for name, path in vars(self).items() if name in {"cuda", "nvml"} - {*lacks}}
+        return machine(self.root, env=env, **there)
+
+    def found(self, *lacks: str, **env: str) -> Detection:
+        return detect(self.around(*lacks, **env))
+
+
+@pytest.fixture
+def driver(tmp_path: Path, cuda_so: str, nvml_so: str) -> Driver:
+    return Driver(tmp_path, cuda_so, nvml_so)
+
+
+INSTANCE = "MIG-feb88891-0321-5fef-9c87-d4af3b54259e"
+
+NO_CUDA, NO_NVML = ("cuda",), ("nvml",)
+
+ANSWERS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
+    "CUDA tells the devices, NVML the driver": ((), {}),
+    **{
+        f"CUDA without {call}": ((), {"FAKE_UNKNOWN": call})
+        # a name would give the capability too
+        for call in ("cuDeviceTotalMem_v2", "cuDeviceGetName", "cuDeviceGetName,cuDeviceGetAttribute")
+    },
+    **{
+        f"NVML alone, without {call}": (NO_CUDA, {"FAKE_UNKNOWN": call})
+        for call in (
+            *("nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetName", "nvmlDeviceGetUUID"),
+            *("nvmlDeviceGetCudaComputeCapability", "nvmlDeviceGetMemoryInfo"),
+            *("nvmlSystemGetDriverVersion", "nvmlSystemGetCudaDriverVersion_v2"),
+        )
+    },
+    **{f"CUDA fails with {code}": ((), {"FAKE_CUDA": code}) for code in ("803", "35", "crash")},
+    **{f"NVML fails with {code}": (NO_CUDA, {"FAKE_NVML": code}) for code in ("9", "18")},
+    "NVML crashes": ((), {"FAKE_NVML": "crash"}),
+    "no device is no failure": (NO_NVML, {"FAKE_CUDA": "100"}),
+    "what is hidden from CUDA is not found by NVML": ((), {"FAKE_CUDA": "100", "CUDA_VISIBLE_DEVICES": ""}),
+    # defect: CUDA numbers what is visible from 0 on, and so the second GPU alone was called hidden
+    "a GPU that counts is not hidden": (NO_NVML, {"FAKE_MIG": "1", "CUDA_VISIBLE_DEVICES": "1"}),
+    "nor is a stated one": (NO_NVML, {"CUDA_VISIBLE_DEVICES": "1", "ORTPACKS_FORCE_CC": "8.6"}),
+    "a MIG instance": ((), {"FAKE_MIG": "1"}),
+    "a divided card has the memory of its largest instance": (NO_CUDA, {"FAKE_MIG": "1"}),
+    # NVIDIA's MIG User Guide: instances do not persist across a restart, and CUDA_VISIBLE_DEVICES takes these
+    # names, the second one as before driver 470
+    **{
+        f"visible is {name}": ((), {"FAKE_CUDA": "100", "FAKE_MIG": "1", "CUDA_VISIBLE_DEVICES": name})
+        for name in (INSTANCE, "MIG-GPU-7fdaf0a5-179b-f636-d15d-daf243e3ff16/1/0", INSTANCE.replace("f", "0"))
+    },
+}
+"""The libraries that a machine lacks, and variables by which those that it has behave."""
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_what_the_libraries_say(driver: Driver, told: Callable[[object], None], name: str) -> None:
+    lacks, env = ANSWERS[name]
+    told(described(driver.found(*lacks, **env)))
+
+
+def test_without_nvml_nvidia_smi_is_asked_for_the_driver_alone(tmp_path: Path, cuda_so: str) -> None:
+    smi = quoted("kepler-440").program(tmp_path)
+    found = detect(machine(tmp_path, cuda=cuda_so, smi=(smi,)))
+    assert (found.driver, found.cuda) == ("440.64.00", "12.9")
+    assert [card.uuid for card in found.devices] == [H200, M2200]
+
+
+@pytest.mark.parametrize("content", ["text", "code"])
+def test_a_library_that_does_not_load_or_lacks_functions(
+    tmp_path: Path, told: Callable[[object], None], content: str
+) -> None:
+    path = tmp_path / "libcuda.so.1"
+    path.write_bytes(b"\x7fELF and no more")
+    if content == "code":
+        subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "/dev/null", "-o", path], check=True)
+    told(described(detect(machine(tmp_path, cuda=str(path), nvml=str(path)))))
+
+
+def test_a_profile_follows_the_memory_that_is_free_and_without_nvml_all_of_it(driver: Driver) -> None:
+    """The H200 has 9,000 MiB free of 139 GiB."""
+
+    def seen(**env: str) -> tuple[object, ...]:
+        first = driver.found(**env).devices[0]
+        profile = profile_value(first)
+        assert profile is not None
+        assert (f", {first.free_mib} MiB free" in device_line(first)) == (first.free_mib is not None)
+        return first.memory_mib, first.free_mib, profile["batch"], profile["memory_limit_mib"]
+
+    assert seen() == (139 * 1024, 9000, 64, 8100)
+    assert seen(FAKE_UNKNOWN="nvmlDeviceGetMemoryInfo") == (139 * 1024, None, 128, 128102)
+    assert seen(ORTPACKS_FORCE_MEMORY="2048") == (2048, None, 16, 1843), "what the user states is free"
+    assert seen(FAKE_MIG="1")[:2] == (9728, None), "nobody says it of an instance"
+
+
+BOTH_LIBRARIES = pytest.mark.parametrize(("name", "who"), [("libcuda", "FAKE_CUDA"), ("NVML", "FAKE_NVML")])
+
+
+def hurried(around: Surroundings, limit: float, *names: str) -> Surroundings:
+    """Return the machine with a limit of ``limit`` seconds for the probes of these libraries."""
+    return replace(
+        around, ask=lambda argv, seconds: around.ask(argv, limit if {*names} & {*argv} else seconds)
+    )
+
+
+@BOTH_LIBRARIES
+def test_a_library_that_hangs_leaves_nothing_behind(
+    driver: Driver, tmp_path: Path, name: str, who: str
+) -> None:
+    pid = tmp_path / "pid"
+    around = driver.around(FAKE_PID=str(pid), **{who: "hang"})
+    found = detect(hurried(around, 1, name))
+    assert probes(found)[name].outcome is Outcome.TIMEOUT
+    assert {card.uuid for card in found.devices} == {H200, M2200}
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
+
+
+@BOTH_LIBRARIES
+def test_an_orphaned_probe_ends_itself(
+    tmp_path: Path, cuda_so: str, nvml_so: str, name: str, who: str
+) -> None:
+    asked = cuda_so if who == "FAKE_CUDA" else nvml_so
+    code = f"from {driver_calls.__name__} import main; main({name!r}, {asked!r}, longest=0.15)"
+    argv = [sys.executable, "-c", code]
+    env = {"PYTHONPATH": str(ROOT), who: "hang", "FAKE_PID": str(tmp_path / "pid")}
+    ended = subprocess.run(argv, env=env, timeout=5, check=False)
+    assert ended.returncode == -signal.SIGALRM
+
+
+def test_the_loaders_own_search_path_counts(tmp_path: Path, cuda_so: str, nvml_so: str) -> None:
+    for name, target in (("libcuda.so.1", cuda_so), ("libnvidia-ml.so.1", nvml_so)):
+        (tmp_path / name).symlink_to(target)
+    cuda, nvml_name = cuda_places("linux")[0], nvml_places("linux")[0]
+    around = machine(tmp_path, cuda=cuda, nvml=nvml_name, env={"LD_LIBRARY_PATH": str(tmp_path)})
+    assert {probe.outcome for probe in detect(around).replies.values() if probe.devices} == {Outcome.FOUND}
+    assert len(detect(around).devices) == 2
+
+
+def test_windows_has_other_names_for_the_same_libraries() -> None:
+    assert cuda_places("win32") == ("nvcuda.dll",)
+    assert nvml_places("win32")[0] == "nvml.dll"
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [  # messages of glibc, musl and Windows, by dlopen(3) and LoadLibraryEx
+        ("libcuda.so.1: cannot open shared object file: No such file or directory", True),
+        ("Error loading shared library libcuda.so.1: No such file or directory", True),
+        ("Could not find module 'libcuda.so.1' (or one of its dependencies).", True),
+        ("libdxcore.so: cannot open shared object file: No such file or directory", False),
+        (
+            "Error loading shared library libdxcore.so: No such file or directory (needed by libcuda.so.1)",
+            False,
+        ),
+        ("libcuda.so.1: wrong ELF class: ELFCLASS32", False),
+    ],
+)
+def test_a_missing_library_and_a_missing_dependency_are_told_apart(reason: str, expected: bool) -> None:
+    assert absent("libcuda.so.1", reason) is expected

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 from importlib.metadata import files
 from pathlib import Path
+
+from tests.doubles.release import HOST, digest
 
 
 def put(path: Path, content: bytes = b"") -> Path:
@@ -24,11 +27,21 @@ def pci(root: Path, address: str, vendor: str, kind: str, device: str, driver: s
         (folder / "driver").symlink_to(os.path.relpath(target, folder))
 
 
+def replace_host(folder: Path, content: bytes) -> None:
+    """Replace the installed package's host library, and its size and hash in the manifest.
+
+    This stands for a machine that changed after the install; only packages that match their manifest are run.
+    """
+    manifest = json.loads((folder / "manifest.json").read_text())
+    for entry in manifest["files"]:
+        if entry["path"] == HOST:
+            entry.update(digest(content))
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    (folder / HOST).write_bytes(content)
+
+
 def real_host() -> Path:
     """Return the path of the stock CPU wheel's host library."""
-    (found,) = [
-        path
-        for path in files("onnxruntime") or ()
-        if path.name.startswith("libonnxruntime.so.") or path.name == "libonnxruntime.so"
-    ]
-    return Path(str(found.locate()))
+    paths = files("onnxruntime") or ()
+    (library,) = [path for path in paths if path.name.startswith("libonnxruntime.so")]
+    return Path(str(library.locate()))

@@ -13,8 +13,6 @@ from builder.client.commands.environment import library_path, lines
 from tests.doubles.machine import Machine
 from tests.doubles.release import write_release
 
-VALUES = {"ORT_DYLIB_PATH": "/opt/a b/lib/libonnxruntime.so.1", "LD_LIBRARY_PATH": "/opt/a b/lib"}
-
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
@@ -22,15 +20,6 @@ def machine(tmp_path: Path) -> Machine:
     index = write_release(tmp_path / "release")
     assert machine.run("install", "--index", str(index)) == 0, machine.err
     return machine
-
-
-def test_systemd_gets_a_service_section(machine: Machine) -> None:
-    assert machine.run("env", "--shell", "systemd") == 0, machine.err
-    assert machine.out.splitlines() == [
-        "[Service]",
-        f'Environment="ORT_DYLIB_PATH={machine.lib}/libonnxruntime.so.1"',
-        f'Environment="LD_LIBRARY_PATH={machine.lib}"',
-    ]
 
 
 def test_an_index_that_is_none_is_nothing_to_env(machine: Machine) -> None:
@@ -52,23 +41,10 @@ def test_systemd_itself_reads_it(tmp_path: Path) -> None:
     if verify is None:
         pytest.skip("no systemd-analyze here")
     unit = tmp_path / "app.service"
-    unit.write_text("\n".join([*lines(VALUES, "systemd", "linux-x64"), "ExecStart=/bin/true", ""]))
+    values = {"ORT_DYLIB_PATH": "/opt/a b/lib/libonnxruntime.so.1", "LD_LIBRARY_PATH": "/opt/a b/lib"}
+    unit.write_text("\n".join([*lines(values, "systemd", "linux-x64"), "ExecStart=/bin/true", ""]))
     done = subprocess.run([verify, "verify", unit], capture_output=True, text=True, check=False)
     assert "Environment" not in done.stderr, done.stderr
-
-
-def test_json_has_the_package_s_folder_alone(machine: Machine) -> None:
-    """The pages tell programs to put it before the existing value, which may be another at their start."""
-    machine.env = {**machine.env, "LD_LIBRARY_PATH": "/mine"}
-    assert machine.answer("env")["variables"]["LD_LIBRARY_PATH"] == str(machine.lib)
-
-
-@pytest.mark.parametrize(
-    ("platform", "name"),
-    [("linux-x64", "LD_LIBRARY_PATH"), ("win-x64", "PATH"), ("macos-arm64", "DYLD_LIBRARY_PATH")],
-)
-def test_the_loader_s_variable_is_the_platform_s(platform: str, name: str) -> None:
-    assert library_path(platform) == name
 
 
 @pytest.mark.parametrize(
@@ -82,14 +58,20 @@ def test_the_loader_s_variable_is_the_platform_s(platform: str, name: str) -> No
 )
 def test_lists_keep_what_is_set_by_the_platform_s_separator(shell: str, platform: str, said: str) -> None:
     assert lines({"PATH": "C:\\a 100%"}, shell, platform) == [said]
+    names = {"linux-x64": "LD_LIBRARY_PATH", "win-x64": "PATH", "macos-arm64": "DYLD_LIBRARY_PATH"}
+    assert library_path(platform) == names[platform]
 
 
 def test_a_package_that_runs_by_jit_gets_a_large_cache(machine: Machine) -> None:
-    """4 GiB is the largest value that the driver accepts (CUDA C Programming Guide, environment
-    variables)."""
+    """4 GiB is the largest value that the driver accepts (CUDA C Programming Guide, environment variables).
+
+    JSON has the package's folder alone: a program puts it before the value that it finds.
+    """
+    machine.env = {**machine.env, "LD_LIBRARY_PATH": "/mine"}
     path = machine.prefix / "current" / "gpu-package-info.json"
     info = json.loads(path.read_text())
     assert "CUDA_CACHE_MAXSIZE" not in machine.answer("env")["variables"]
     path.write_text(json.dumps({**info, "support": "jit", "cudaVisibleDevices": "GPU-1"}))
     variables = machine.answer("env")["variables"]
+    assert variables["LD_LIBRARY_PATH"] == str(machine.lib)
     assert (variables["CUDA_CACHE_MAXSIZE"], variables["CUDA_VISIBLE_DEVICES"]) == ("4294967296", "GPU-1")

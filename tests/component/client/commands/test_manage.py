@@ -15,10 +15,9 @@ import pytest
 from builder.client.install import installer
 from builder.client.install.prefix import Prefix
 from builder.files.file_lock import exclusive
-from tests.doubles.hostile import says
 from tests.doubles.library import library
 from tests.doubles.machine import Machine
-from tests.doubles.release import FILES, name_of, serving, write_release
+from tests.doubles.release import FILES, name_of, write_release
 from tests.support.faults.client import Quick
 from tests.support.faults.killed import after_each_kill
 from tests.support.schemas import schema
@@ -58,16 +57,15 @@ def folders(machine: Machine) -> set[str]:
 
 def test_rollback_goes_one_version_back_and_no_further(machine: Machine) -> None:
     assert version_in_use(machine) == "1.23.2"
-    assert machine.run("rollback") == 0, machine.err
+    assert machine.answer("rollback")["command"] == "rollback"
     assert version_in_use(machine) == "1.22.0"
-    assert "every file verified" in machine.out
     assert machine.run("rollback") == 3
     assert "no earlier package is here" in machine.err
     assert version_in_use(machine) == "1.22.0"
 
 
-@pytest.mark.parametrize("content", [b"\xff\xfe", b"", b"versions/../../x\n"])
-def test_an_install_with_a_history_that_says_nothing_removes_no_version(
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"versions/../../x\n"])
+def test_a_history_that_says_nothing_removes_no_version(
     machine: Machine, releases: dict[str, Path], content: bytes
 ) -> None:
     (machine.prefix / ".ortpacks/history").write_bytes(content)
@@ -91,18 +89,9 @@ def test_the_next_rollback_goes_to_what_was_in_use_before(
     assert version_in_use(machine) == after
 
 
-def test_a_damaged_version_before_is_not_gone_back_to(machine: Machine) -> None:
-    (before,) = (machine.prefix / "versions").glob("*1.22.0*")
-    (before / "LICENSE").write_bytes(b"MIT?")
-    assert machine.run("rollback") == 7
-    assert "LICENSE: sha256 differs" in machine.err
-    assert "1.23.2" in machine.err
-    assert version_in_use(machine) == "1.23.2"
-
-
 @pytest.mark.parametrize(
     ("content", "rollback", "verify"),
-    [*((content, 7, 7) for content in ("", '{"format": 3', "{}", "[]", "null")), ('{"format": 99}', 2, 2)],
+    [*((content, 7, 7) for content in ('{"format": 3', "{}", "[]")), ('{"format": 99}', 2, 2)],
 )
 def test_a_damaged_manifest_is_told_and_not_gone_back_to(
     machine: Machine, told: Callable[[object], None], content: str, rollback: int, verify: int
@@ -116,11 +105,12 @@ def test_a_damaged_manifest_is_told_and_not_gone_back_to(
 
 
 @pytest.mark.parametrize("argv", [["uninstall"], ["uninstall", "--old"]])
-def test_a_version_that_lost_its_manifest_is_not_gone_back_to_and_is_uninstalled(
-    machine: Machine, argv: list[str]
-) -> None:
+def test_a_version_without_a_manifest_is_uninstalled_alone(machine: Machine, argv: list[str]) -> None:
     """Defect: it was on offer for rollback, and stayed as a folder that was "not ours"."""
     (before,) = (machine.prefix / "versions").glob("*1.22.0*")
+    (before / "LICENSE").write_bytes(b"MIT?")
+    assert machine.run("rollback") == 7
+    assert "LICENSE: sha256 differs" in machine.err
     (before / "manifest.json").unlink()
     assert machine.run("rollback") == 7
     assert f"{before.name} is damaged, so" in machine.err
@@ -131,7 +121,7 @@ def test_a_version_that_lost_its_manifest_is_not_gone_back_to_and_is_uninstalled
     assert not before.exists()
 
 
-def test_install_keeps_the_one_in_use_and_the_one_before_and_names_what_goes(
+def test_install_keeps_the_one_before_and_names_what_goes(
     machine: Machine, releases: dict[str, Path]
 ) -> None:
     assert machine.run("install", "--index", str(releases["1.24.0"])) == 0, machine.err
@@ -140,7 +130,7 @@ def test_install_keeps_the_one_in_use_and_the_one_before_and_names_what_goes(
     assert f"{name_of('modern', '1.23.2')}-" in machine.out, "what rollback goes back to"
 
 
-def test_an_older_version_that_cannot_be_removed_undoes_nothing(
+def test_a_version_that_stays_undoes_nothing(
     machine: Machine, releases: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(prefix: Prefix, folders: list[Path]) -> int:
@@ -155,10 +145,8 @@ def test_an_older_version_that_cannot_be_removed_undoes_nothing(
 
 def test_list_shows_the_offer_and_what_is_here(machine: Machine, releases: dict[str, Path]) -> None:
     answer = machine.answer("list", "--index", str(releases["1.23.2"]))
-    assert {item["onnxruntime"]: item["role"] for item in answer["installed"]} == {
-        "1.22.0": "previous",
-        "1.23.2": "current",
-    }
+    roles = {item["onnxruntime"]: item["role"] for item in answer["installed"]}
+    assert roles == {"1.22.0": "previous", "1.23.2": "current"}
     assert {item["variant"]: item["here"] for item in answer["offered"]} == {"legacy": False, "modern": True}
     assert all(item["size"] > sum(map(len, FILES.values())) for item in answer["installed"])
     assert machine.run("list", "--index", str(releases["1.23.2"])) == 0
@@ -180,8 +168,12 @@ def test_list_needs_no_release_and_no_install(tmp_path: Path, releases: dict[str
     assert bare.run("list", "--index", "http://127.0.0.1:1/index.json", "--installed") == 0
 
 
-def test_folders_deep_in_folders_of_a_package_are_told(machine: Machine, releases: dict[str, Path]) -> None:
-    """Defect: each of the commands ended with a traceback, as pathlib and shutil call themselves a level."""
+def test_folders_deep_in_folders_are_told(machine: Machine, releases: dict[str, Path]) -> None:
+    """Defect: each of the commands ended with a traceback, as pathlib and shutil call themselves a level.
+
+    An older ortpacks left such folders behind.
+    """
+    install = ("install", "--index", str(releases["1.23.2"]))
     folder = (machine.prefix / "current").resolve()
     for _ in range(1200):
         folder /= "a"
@@ -191,8 +183,10 @@ def test_folders_deep_in_folders_of_a_package_are_told(machine: Machine, release
         assert machine.run("verify") == 7
         assert "a/a/b: does not belong to the package" in machine.out
         assert machine.run("list", "--installed") == 0, machine.err
-        assert machine.run("install", "--index", str(releases["1.23.2"])) == 0, machine.err
+        assert machine.run(*install) == 0, machine.err
         assert machine.run("uninstall") == 11
+        assert "folders lie too deep in folders" in machine.err
+        assert machine.run(*install) == 11, "they still lie there"
     finally:
         subprocess.run(["rm", "-rf", machine.prefix], check=True)
     assert "folders lie too deep in folders" in machine.err
@@ -206,23 +200,6 @@ def test_uninstall_leaves_nothing_of_ours(machine: Machine) -> None:
     assert machine.run("uninstall") == 3
 
 
-@pytest.mark.parametrize("argv", [[], ["--old"]])
-def test_uninstall_takes_what_an_install_left_that_broke_off(tmp_path: Path, argv: list[str]) -> None:
-    bare = Machine(tmp_path / "bare")
-    release = write_release(tmp_path / "release").parent
-    with serving(release) as server:
-        server.faults += [
-            lambda handler, content: handler.answer(200, content, cut=300),
-            says(b"HTTP/1.1 404 x\r\n\r\n"),
-        ]
-        assert bare.run("install", "--index", f"{server.url}/") == 10
-    assert bare.litter()
-    assert bare.run("uninstall", *argv) == 0, bare.err
-    assert "leftovers of interrupted installs" in bare.out
-    assert not bare.litter()
-    assert bare.prefix.exists() == bool(argv)
-
-
 def test_uninstall_leaves_what_is_somebody_else_s(machine: Machine) -> None:
     theirs = [machine.prefix / "thesis.pdf", machine.prefix / "versions" / "novel" / "draft.txt"]
     for file in theirs:
@@ -234,19 +211,16 @@ def test_uninstall_leaves_what_is_somebody_else_s(machine: Machine) -> None:
 
 
 def test_uninstall_old_keeps_what_is_in_use(machine: Machine) -> None:
-    assert machine.run("uninstall", "--old") == 0, machine.err
-    assert folders(machine) == {"1.23.2"}
-    assert machine.run("verify") == 0
-    assert machine.run("rollback") == 3
-
-
-def test_freed_counts_no_library_that_another_version_still_has(machine: Machine) -> None:
+    """``freed`` counts no library that another version still has."""
     (old,) = (machine.prefix / "versions").glob("*1.22.0*")
     shared = old / "lib" / "libonnxruntime_providers_cuda.so"
     shared.unlink()
     shared.hardlink_to(machine.lib / shared.name)
     own = sum(path.stat().st_size for path in old.rglob("*") if path.is_file()) - shared.stat().st_size
     assert machine.answer("uninstall", "--old")["freed"] == own
+    assert folders(machine) == {"1.23.2"}
+    assert machine.run("verify") == 0
+    assert machine.run("rollback") == 3
 
 
 def test_somebody_else_s_current_is_not_uninstalled(tmp_path: Path, machine: Machine) -> None:
@@ -302,7 +276,7 @@ def test_who_is_there_to_be_asked_is_asked(machine: Machine, releases: dict[str,
     assert question.endswith("[y/N]" if command == "uninstall" else "[Y/n]")
 
 
-def test_a_kill_while_uninstalling_leaves_a_whole_version_or_none(
+def test_a_killed_uninstall_leaves_all_or_none(
     machine: Machine, tmp_path: Path, releases: dict[str, Path]
 ) -> None:
     def copy(step: int) -> Machine:

@@ -8,10 +8,8 @@ import json
 import signal
 import subprocess
 import sys
-import time
 import zipfile
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -24,6 +22,7 @@ from tests.doubles.machine import NOW, Machine
 from tests.doubles.release import serving
 from tests.support import ROOT
 from tests.support.factories.signing import ALICE, BOB, CI, FIRST, root, targets
+from tests.support.schemas import schema
 
 NEWER = "9.0.1"
 
@@ -126,29 +125,19 @@ def test_the_newer_client_takes_the_place_and_the_one_before_stays(desk: Desk) -
     assert "is the release's own" in desk.updated()
 
 
-def test_four_updates_at_once_keep_the_client_before(desk: Desk, tmp_path: Path) -> None:
+def test_four_updates_at_once_keep_the_client_before(desk: Desk) -> None:
     """Defect: the second update kept the new client as the one before. All four begin with the old one."""
-    logs = [tmp_path / f"{number}.log" for number in range(4)]
-    argv = ["self-update", "--index", str(desk.folder)]
-    with ThreadPoolExecutor(4) as pool:
-        with exclusive(desk.client.with_name("ortpacks.pyz.lock"), lambda: None):
-            codes = [pool.submit(logged, desk.client, log, *argv) for log in logs]
-            end = time.monotonic() + 60
-            while not all(log.is_file() and "Waiting for another" in log.read_text() for log in logs):
-                assert time.monotonic() < end, "an update did not wait"
-                time.sleep(0.05)
-        assert [code.result() for code in codes] == [0] * 4, [log.read_text() for log in logs]
+    argv, env = command(desk.client, "self-update", "--index", str(desk.folder))
+    with exclusive(desk.client.with_name("ortpacks.pyz.lock"), lambda: None):
+        updates = [subprocess.Popen(argv, env=env, stderr=subprocess.PIPE, text=True) for _ in range(4)]
+        for update in updates:
+            assert any("Waiting for another" in line for line in update.stderr or ()), "it did not wait"
+    said = [update.communicate()[1] for update in updates]
+    assert [update.returncode for update in updates] == [0] * 4, said
     before = desk.client.with_name("ortpacks.pyz.previous")
     assert desk.client.read_bytes() == desk.new
     assert before.read_bytes() == desk.old
     assert left_beside(desk.client) == {"ortpacks.pyz", before.name}
-
-
-def logged(client: Path, log: Path, *argv: str) -> int:
-    """Run the client with its output in ``log`` and return its exit code."""
-    words, env = command(client, *argv)
-    with log.open("wb") as file:
-        return subprocess.run(words, env=env, stdout=file, stderr=file, check=False).returncode
 
 
 def left_beside(client: Path) -> set[str]:
@@ -171,15 +160,14 @@ def test_a_killed_update_leaves_nothing_for_good(desk: Desk) -> None:
 
 def test_check_says_and_does_nothing(desk: Desk) -> None:
     answer = json.loads(desk.updated("--check", "--json"))
+    schema("client").validate(answer)
     assert (answer["newer"], answer["from"], answer["to"]) == (True, __version__, None)
     assert desk.client.read_bytes() == desk.old
     desk.put(desk.old)
     assert json.loads(desk.updated("--check", "--json"))["newer"] is False
 
 
-def test_a_client_asks_for_the_newest_release_over_http_and_the_new_one_runs(
-    desk: Desk, tmp_path: Path
-) -> None:
+def test_a_client_asks_for_the_newest_release_over_http(desk: Desk, tmp_path: Path) -> None:
     latest = tmp_path / "web/o/r/releases/latest"
     latest.mkdir(parents=True)
     (latest / "download").symlink_to(desk.folder)
@@ -214,19 +202,15 @@ def test_other_bytes_than_promised_are_refused(desk: Desk, unsigned: list[str]) 
     assert "not there" in desk.refused(10, *unsigned)
 
 
-def test_a_release_that_has_expired_or_was_rolled_back_is_refused(desk: Desk) -> None:
+def test_an_older_release_than_the_one_that_was_taken_is_refused(desk: Desk) -> None:
     old = NOW - timedelta(days=9)
-    desk.put(desk.new, now=NOW - timedelta(days=731))
-    assert "targets.json was signed until" in desk.refused(7)
     desk.put(desk.new, now=old)
     desk.updated("--check")  # nothing was taken from there
-    same = of_version(desk.old, __version__) + b"\0"
-    desk.put(same)
+    desk.put(desk.new)
     desk.updated()
-    desk.old = same
-    desk.client.with_name("ortpacks.pyz.previous").unlink()
-    desk.put(desk.new, now=old)
-    assert "is older than the release that was taken from there before" in desk.refused(7)
+    desk.put(desk.old, now=old)
+    assert desk.update() == 7
+    assert "is older than the release that was taken from there before" in desk.machine.err
 
 
 def test_a_client_with_older_keys_is_refused(desk: Desk) -> None:
@@ -234,21 +218,6 @@ def test_a_client_with_older_keys_is_refused(desk: Desk) -> None:
     (desk.folder / "2.root.json").write_bytes(second)
     desk.root = second
     assert "the keys in its ortpacks.pyz do not follow this one's" in desk.refused(7)
-
-
-def test_what_one_stolen_release_key_can_do(desk: Desk, tmp_path: Path) -> None:
-    """It can name any program with the right root in it; the next root takes that away from it."""
-    evil = of_version(desk.old, NEWER, "\nprint('evil')\n")
-    desk.put(evil)
-    desk.updated()
-    assert started(desk.client, "--version").stdout.startswith("evil")
-    second = root(ALICE, BOB, before=FIRST, release_keys=[BOB.public])
-    (desk.folder / "2.root.json").write_bytes(second)
-    desk.take(desk.old)
-    desk.client.with_name("ortpacks.pyz.previous").unlink()
-    assert "by 2.root.json" in desk.refused(7)
-    (desk.folder / "2.root.json").unlink()
-    assert "by 2.root.json" in desk.refused(7), "the root that was seen is kept"
 
 
 def test_a_prefix_that_cannot_be_written_leaves_the_program(desk: Desk) -> None:
@@ -277,9 +246,7 @@ def spoilt(name: str, value: int) -> bytes:
         ("broken", 12, "does not start with"),
     ],
 )
-def test_what_is_signed_and_no_newer_client_is_refused(
-    desk: Desk, content: bytes | str, code: int, why: str
-) -> None:
+def test_what_is_no_newer_client_is_refused(desk: Desk, content: bytes | str, code: int, why: str) -> None:
     if content == "broken":
         content = desk.new.replace(b"import sys\n", b"import sis\n", 1)
         assert content != desk.new

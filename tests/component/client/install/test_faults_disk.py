@@ -4,26 +4,16 @@ stays usable."""
 from __future__ import annotations
 
 import errno
-import json
 import os
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from builder.client.context import CommandContext
-from tests.support.faults.client import (
-    NEW,
-    OLD,
-    Ground,
-    Quick,
-    require_cured,
-    require_usable,
-    version_in_use,
-)
+from tests.support.faults.client import NEW, OLD, Ground, Quick, require_cured, require_usable, version_in_use
 
 KIB = 1024
 
@@ -65,13 +55,12 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 
 
 @pytest.mark.parametrize("number", range(24))
-def test_a_disk_that_fills_up_at_any_byte_leaves_the_old_version(
-    ground: Ground, disk: Disk, number: int
-) -> None:
+def test_a_disk_that_fills_up_leaves_the_old_version(ground: Ground, disk: Disk, number: int) -> None:
     """The client sees enough free space, which another program takes during the install."""
     machine = ground.machine(disk.place)
-    disk.change(f"size={disk.used + number * ROOM // 24}")
+    disk.change(f"size={disk.used + number * ROOM // 23}")
     code = machine.run("install", "--index", str(ground.newer))
+    assert code == {0: 11, 23: 0}.get(number, code), "the least disk is full, the largest is not"
     assert code in {0, 11}, machine.err
     assert "No space left on device" in machine.err or code == 0
     assert machine.run("verify") == 0, machine.out
@@ -80,15 +69,8 @@ def test_a_disk_that_fills_up_at_any_byte_leaves_the_old_version(
     require_cured(machine, str(ground.newer))
 
 
-def test_some_of_these_disks_were_full_and_some_were_not(ground: Ground, disk: Disk) -> None:
-    machine = ground.machine(disk.place)
-    before = disk.used
-    assert machine.run("install", "--index", str(ground.newer)) == 0
-    assert 0 < disk.used - before < ROOM
-
-
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_disk_that_is_full_to_the_brim_lets_rollback_and_uninstall_through_or_unharmed(
+def test_a_full_disk_lets_rollback_and_uninstall_through_or_unharmed(
     ground: Ground, disk: Disk, command: str
 ) -> None:
     machine = ground.machine(disk.place)
@@ -105,9 +87,7 @@ def test_a_disk_that_is_full_to_the_brim_lets_rollback_and_uninstall_through_or_
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_disk_that_is_read_only_is_named_and_what_is_there_works(
-    ground: Ground, disk: Disk, command: str
-) -> None:
+def test_a_read_only_disk_is_named_and_what_is_there_works(ground: Ground, disk: Disk, command: str) -> None:
     machine = ground.machine(disk.place)
     require_cured(machine, str(ground.newer))
     disk.change("ro")
@@ -118,66 +98,41 @@ def test_a_disk_that_is_read_only_is_named_and_what_is_there_works(
     require_cured(machine, str(ground.newer))
 
 
-def test_a_disk_that_takes_nothing_to_heart_is_not_relied_on(
-    ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_unsynced_files_are_not_relied_on(
+    quick: Quick, ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Files that were written but not synced do not count as installed."""
 
     def fails(handle: int) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    machine = ground.machine(tmp_path / "home")
     with monkeypatch.context() as broken:
         broken.setattr(os, "fsync", fails)
-        assert machine.run("install", "--index", str(ground.newer)) == 11
-        assert "Input/output error" in machine.err
-    require_usable(machine, {OLD})
-    require_cured(machine, str(ground.newer))
-
-
-@dataclass
-class Clock(Quick):
-    """A machine whose year is set by the test."""
-
-    year: int = 2026
-
-    def context(self) -> CommandContext:
-        return replace(super().context(), now=lambda: datetime(self.year, 1, 1, tzinfo=UTC))
-
-
-def test_a_calendar_that_goes_back_changes_nothing(ground: Ground, tmp_path: Path) -> None:
-    """The history of versions follows the order of installs, not their dates."""
-    machine = Clock(tmp_path / "home")
-    for year, index in ((2038, ground.older), (1970, ground.newer)):
-        machine.year = year
-        assert machine.run("install", "--index", str(index)) == 0, machine.err
-    assert json.loads((machine.prefix / "gpu-info.json").read_text())["checkedAt"].startswith("1970")
-    assert machine.run("rollback") == 0, machine.err
-    require_usable(machine, {OLD})
-    require_cured(machine, str(ground.newer))
+        assert quick.run("install", "--index", str(ground.newer)) == 11
+        assert "Input/output error" in quick.err
+    require_usable(quick, {OLD})
+    require_cured(quick, str(ground.newer))
 
 
 @pytest.mark.parametrize("year", [1970, 2100])
-def test_files_of_another_century_are_files(ground: Ground, tmp_path: Path, year: int) -> None:
-    machine = ground.machine(tmp_path / "home")
-    part = machine.prefix / ".ortpacks" / "parts" / "left-1"
-    part.write_bytes(b"left by a kill")
+def test_files_of_another_century_are_files(quick: Quick, ground: Ground, year: int) -> None:
+    (quick.prefix / ".ortpacks/parts/left-1").write_bytes(b"left by a kill")
     when = datetime(year, 1, 1, tzinfo=UTC).timestamp()
-    for path in machine.prefix.rglob("*"):
+    for path in quick.prefix.rglob("*"):
         os.utime(path, (when, when), follow_symlinks=False)
-    require_usable(machine, {OLD})
-    require_cured(machine, str(ground.newer))
-    assert machine.run("rollback") == 0, machine.err
-    require_usable(machine, {OLD})
+    require_usable(quick, {OLD})
+    require_cured(quick, str(ground.newer))
+    assert quick.run("rollback") == 0, quick.err
+    require_usable(quick, {OLD})
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_process_number_that_comes_again_meets_no_leftovers(
-    ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+    quick: Quick, ground: Ground, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     """In a container, a client often has the process number of one that was killed."""
     monkeypatch.setattr(os, "getpid", lambda: 7)
-    machine = ground.machine(tmp_path / "home")
+    machine = quick
     require_cured(machine, str(ground.newer))
     parts = machine.prefix / ".ortpacks" / "parts"
     for version in (machine.prefix / "versions").iterdir():

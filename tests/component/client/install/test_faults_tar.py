@@ -145,7 +145,7 @@ def release_of(folder: Path, content: bytes) -> str:
 
 
 @pytest.mark.parametrize(("family", "case"), CASES)
-def test_an_archive_that_wants_out_leaves_nothing(
+def test_what_wants_out_leaves_nothing(
     quick: Quick, ground: Ground, tmp_path: Path, family: str, case: str
 ) -> None:
     index = release_of(tmp_path / "release", KINDS[family][case] + bytes(1024))

@@ -1,22 +1,32 @@
-"""Tests of install, verify and env with small packages on disk and on a loopback server."""
+"""Tests of install and verify with small packages, and of their sources: a server, a folder, an archive."""
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
-import stat
-import subprocess
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from builder.client.arguments import mirrored
 from builder.client.cli import main
+from builder.client.install import installer, unpack
+from builder.errors import DiskError
+from builder.files import decompression
+from builder.files.digest import Digest
+from builder.formats.index import INDEX_LIMIT
+from builder.formats.package_names import Form
+from tests.doubles import release as release_double
 from tests.doubles.machine import Machine
-from tests.doubles.release import FILES, name_of, serving
+from tests.doubles.release import FILES, Server, name_of, serving, write_release
+from tests.doubles.wheels import CUBLAS, CUDNN, WHEELS, indexing
+from tests.support.factories.archives import member
+from tests.support.forked import forked_pip
 
 MODERN = name_of("modern")
 
@@ -24,29 +34,22 @@ MODERN = name_of("modern")
 def test_install_from_a_server_puts_every_byte_where_current_points(machine: Machine, release: Path) -> None:
     with serving(release) as server:
         assert machine.run("install", "--index", f"{server.url}/index.json") == 0, machine.err
+        before = len(server.requests)
+        assert machine.run("install", "--index", f"{server.url}/index.json") == 0, machine.err
+        assert [path for path, _ in server.requests[before:]] == ["/index.json"]
+    assert "Already installed" in machine.out
     assert {path.relative_to(machine.prefix / "current").as_posix(): path.read_bytes()
             for path in (machine.prefix / "current").rglob("*")
             if path.is_file() and path.suffix != ".json"} == FILES  # fmt: skip
     assert machine.litter() == []
 
 
-def test_the_info_file_says_what_for_and_what(
-    machine: Machine, release: Path, told: Callable[[object], None]
-) -> None:
+def test_the_info_file_says_what(machine: Machine, release: Path, told: Callable[[object], None]) -> None:
     machine.run("install", "--index", str(release))
     info = json.loads((machine.prefix / "current" / "gpu-package-info.json").read_text())
     assert Path(info["libsPath"], "libonnxruntime.so.1").read_bytes() == FILES["lib/libonnxruntime.so.1"]
     del info["libsPath"], info["sha256"]
     told(json.dumps(info, indent=2))
-
-
-def test_again_is_already_installed_and_fetches_no_package(machine: Machine, release: Path) -> None:
-    with serving(release) as server:
-        machine.run("install", "--index", server.url + "/index.json")
-        before = len(server.requests)
-        assert machine.run("install", "--index", server.url + "/index.json") == 0
-        assert [path for path, _ in server.requests[before:]] == ["/index.json"]
-    assert "Already installed" in machine.out
 
 
 def test_a_damaged_file_is_seen_by_verify_and_cured_by_install(machine: Machine, release: Path) -> None:
@@ -65,35 +68,14 @@ def test_a_damaged_file_is_seen_by_verify_and_cured_by_install(machine: Machine,
 
 def test_a_machine_without_gpu_installs_nothing_and_that_is_fine(machine: Machine, release: Path) -> None:
     machine.env = {}
+    assert machine.answer("detect")["devices"] == []
     assert machine.run("install", "--index", str(release)) == 0
     assert machine.out.startswith("CPU: no NVIDIA GPU was found")
     assert "nvidia-smi is not on PATH" in machine.out
-    assert sorted(path.name for path in machine.prefix.iterdir()) == [
-        ".ortpacks",
-        "gpu-info.json",
-        "versions",
-    ]
+    assert {path.name for path in machine.prefix.iterdir()} == {".ortpacks", "gpu-info.json", "versions"}
     assert not list((machine.prefix / "versions").iterdir())
     assert machine.run("env") == 3
     assert machine.run("verify") == 3
-
-
-@pytest.mark.parametrize(
-    ("about", "words"),
-    [
-        ({"libc": "glibc 2.31"}, "glibc 2.34, this system has 2.31"),
-        ({"env": {"ORTPACKS_FORCE_CC": "8.6", "ORTPACKS_FORCE_DRIVER": "470.256.02"}}, "525.60.13 or newer"),
-    ],
-    ids=["glibc", "driver"],
-)
-def test_an_older_system_than_the_package_needs_is_the_cpu_with_the_way_out(
-    machine: Machine, release: Path, about: dict[str, Any], words: str
-) -> None:
-    older = replace(machine, **about)
-    assert older.run("install", "--index", str(release)) == 0
-    assert older.out.startswith("CPU:")
-    assert words in older.out
-    assert not list((older.prefix / "versions").iterdir())
 
 
 def test_variant_overrides_the_card_but_not_the_platform(machine: Machine, release: Path) -> None:
@@ -106,17 +88,6 @@ def test_variant_overrides_the_card_but_not_the_platform(machine: Machine, relea
     assert "legacy, modern" in machine.err
     machine.platform = "win-x64"
     assert machine.run("select", "--index", str(release), "--variant", "legacy") == 9
-
-
-def test_a_package_for_the_cpu_that_was_asked_for_is_not_called_what_is_left(
-    machine: Machine, release: Path
-) -> None:
-    """The release also has a package for this GPU."""
-    index = json.loads((release / "index.json").read_text())
-    index["packages"][0] |= {"provider": "cpu", "driver": None, "capabilities": {}, "generations": []}
-    (release / "index.json").write_text(json.dumps(index))
-    said = machine.answer("select", "--index", str(release), "--variant", "legacy")
-    assert said["summary"] == f"{name_of('legacy')}, as asked with --variant."
 
 
 def test_the_disk_is_asked_before_anything_is_fetched(machine: Machine, release: Path) -> None:
@@ -153,12 +124,8 @@ def test_a_prefix_with_other_things_in_it_keeps_them(machine: Machine, release: 
     assert machine.run("install", "--index", str(release)) == 0, machine.err
     assert machine.run("install", "--index", str(release)) == 0, machine.err
     assert [(machine.prefix / name).read_text() for name in theirs] == theirs
-    assert {path.name for path in machine.prefix.iterdir()} == {
-        *(name.split("/", maxsplit=1)[0] for name in theirs),
-        ".ortpacks",
-        "current",
-        "gpu-info.json",
-    }
+    ours = {".ortpacks", "current", "gpu-info.json"}
+    assert {path.name for path in machine.prefix.iterdir()} == {name.split("/")[0] for name in theirs} | ours
 
 
 @pytest.mark.parametrize(
@@ -171,21 +138,17 @@ def test_a_prefix_with_other_things_in_it_keeps_them(machine: Machine, release: 
     ],
     ids=["file", "folder", "link", "loop"],
 )
-def test_somebody_else_s_current_is_not_replaced(
+def test_another_current_is_not_replaced(
     machine: Machine, release: Path, make: Callable[[Path], object]
 ) -> None:
     current = machine.prefix / "current"
     machine.prefix.mkdir(parents=True)
     make(current)
-    before = _unread(os.lstat(current))
+    before = os.lstat(current)
     assert machine.run("install", "--index", str(release)) == 11
     assert "current is in the way" in machine.err
-    assert _unread(os.lstat(current)) == before
-
-
-def _unread(status: os.stat_result) -> tuple[int, ...]:
-    """Return all fields but the time of the last access, which any reader changes."""
-    return (*status[: stat.ST_ATIME], status.st_mtime_ns, status.st_ctime_ns)
+    assert os.path.samestat(os.lstat(current), before)
+    assert os.lstat(current).st_mtime_ns == before.st_mtime_ns
 
 
 def test_every_user_can_read_what_was_installed_under_a_strict_umask(machine: Machine, release: Path) -> None:
@@ -200,34 +163,12 @@ def test_every_user_can_read_what_was_installed_under_a_strict_umask(machine: Ma
         assert path.stat().st_mode & 0o7777 == (0o755 if run_or_entered else 0o644), path
 
 
-def test_sh_env_sets_what_a_program_reads(machine: Machine, release: Path, tmp_path: Path) -> None:
-    prefix = tmp_path / "pre fix's"
-    machine.run("install", "--index", str(release), "--prefix", str(prefix))
-    assert machine.run("env", "--prefix", str(prefix)) == 0
-    script = machine.out + 'printf "%s\\n" "$ORT_DYLIB_PATH" "$LD_LIBRARY_PATH"'
-    shell = subprocess.run(
-        ["/bin/sh", "-c", script],
-        env={"LD_LIBRARY_PATH": "/mine"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    dylib, libraries = shell.stdout.splitlines()
-    assert Path(dylib).read_bytes() == FILES["lib/libonnxruntime.so.1"]
-    assert libraries == f"{prefix}/current/lib:/mine"
-
-
 @pytest.mark.parametrize(
     ("key", "value"),
     [
         ("name", "ortpacks-other"),
         ("glibc", "2.31"),
-        ("layout", "thin"),
         ("capabilities", {"8.6": "native"}),
-        (
-            "onnxruntime",
-            {"version": "1.23.1", "origin": "wheel", "profile": None, "host": "wheel", "cannot_run": []},
-        ),
     ],
 )
 def test_an_index_that_says_something_else_than_the_manifest_is_refused(
@@ -274,24 +215,6 @@ def test_a_prefix_that_a_loader_takes_for_two_folders_is_refused(
     assert machine.run("uninstall", "--prefix", prefix) != 2, "what lies there can be removed"
 
 
-@pytest.mark.parametrize(
-    ("chosen", "code", "said"),
-    [
-        ([], 0, "2 for other systems: `list` names them\nNothing was installed"),
-        (["--variant", "modern"], 9, "--variant modern: it has no package for linux-x64."),
-    ],
-)
-def test_packages_for_arm_are_not_installed_on_x64(
-    machine: Machine, release: Path, chosen: list[str], code: int, said: str
-) -> None:
-    index = release / "index.json"
-    index.write_text(index.read_text().replace('"platform": "linux-x64"', '"platform": "linux-arm64"'))
-    assert machine.run("install", "--index", str(release), *chosen) == code
-    assert said in machine.out + machine.err
-    assert not [path for path in machine.prefix.rglob("*") if path.name in {"current", "manifest.json"}]
-    assert not [path for path in machine.prefix.rglob("*") if ".so" in path.name or ".tar" in path.name]
-
-
 def test_an_empty_variable_states_nothing(machine: Machine, release: Path) -> None:
     names = ("ORTPACKS_FORCE_CC", "ORTPACKS_FORCE_DRIVER", "ORTPACKS_FORCE_MEMORY")
     machine.env = dict.fromkeys(names, "")
@@ -300,7 +223,7 @@ def test_an_empty_variable_states_nothing(machine: Machine, release: Path) -> No
     assert not [name for name in names if f"{name}=" in machine.out]
 
 
-def test_a_file_system_without_modes_is_one_to_install_on(
+def test_a_file_system_may_lack_modes(
     machine: Machine, release: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On FAT, chmod(2) fails with EPERM."""
@@ -313,11 +236,205 @@ def test_a_file_system_without_modes_is_one_to_install_on(
     assert machine.run("verify") == 0
 
 
-def test_a_package_without_nvidias_libraries_asks_for_no_room_for_them(
-    machine: Machine, release: Path
-) -> None:
+def test_a_full_package_asks_for_no_room_for_nvidias_libraries(machine: Machine, release: Path) -> None:
     """The space for the package was checked earlier; meanwhile, another program has filled the disk."""
     room = iter([2**40, 0, 0])
     context = replace(machine.context(), free=lambda path: next(room))
     argv = ["install", "--index", str(release)]
     assert main(argv, context, machine.env, machine.home, print, print) == 0
+
+
+ARCHIVE = f"{name_of('modern')}.tar.zst"
+
+GITHUB = "https://github.com/o/r/releases/download/v1.23.2/index.json"
+
+
+def test_an_archive_for_another_gpu_is_the_cpu_with_the_reason(machine: Machine, release: Path) -> None:
+    assert machine.run("install", "--offline", str(release / f"{name_of('legacy')}.tar.zst")) == 0
+    assert machine.out.startswith("CPU:")
+    assert "it holds no code for compute capability 8.6" in machine.out
+    assert not (machine.prefix / "current").exists()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("driver", {"floor": "new", "ceiling": None}), ("capabilities", {"x.y": "native"})]
+)
+def test_what_an_archive_says_of_itself_is_held_to_an_index_s_rules(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, value: object
+) -> None:
+    real = release_double.manifest_of
+
+    def hostile(*args: object, **kwargs: object) -> dict[str, object]:
+        return {**real(*args, **kwargs), key: value}  # type: ignore[arg-type]
+
+    monkeypatch.setattr(release_double, "manifest_of", hostile)
+    release = write_release(tmp_path / "release").parent
+    assert machine.run("install", "--offline", str(release / ARCHIVE)) == 2
+    assert f"{ARCHIVE}: packages[0].{key}" in machine.err
+
+
+def test_wheels_in_a_folder_are_known_by_their_bytes(machine: Machine, tmp_path: Path) -> None:
+    """``--offline`` fetches none; without it, one of other bytes is fetched."""
+    thin, folder = write_release(tmp_path / "release", layouts=("thin",), wheels=WHEELS), tmp_path / "wheels"
+    folder.mkdir()
+    (folder / CUBLAS.file).write_bytes(CUBLAS.content[:-1] + b"!")
+    (folder / "renamed.whl").write_bytes(CUDNN.content)
+    with indexing() as pypi:
+        machine.pip, machine.work = {"PIP_INDEX_URL": pypi.url}, forked_pip
+        assert machine.run("install", "--offline", str(thin.parent), "--wheels", str(folder)) == 10
+        assert f"{CUBLAS.file}: not here, and --offline fetches nothing" in machine.err
+        assert pypi.requests == []
+        assert machine.run("install", "--index", str(thin), "--wheels", str(folder)) == 0, machine.err
+        assert pypi.fetched == [CUBLAS.file]
+    assert (folder / "renamed.whl").read_bytes() == CUDNN.content, "what is the user's stays"
+
+
+@pytest.mark.parametrize(
+    ("base", "default", "index"),
+    [
+        ("https://mirror.example/ort", None, "https://mirror.example/ort/latest/index.json"),
+        ("https://mirror.example/ort/", GITHUB, "https://mirror.example/ort/v1.23.2/index.json"),
+        ("http://mirror.example", "https://elsewhere/index.json", "http://mirror.example/latest/index.json"),
+    ],
+)
+def test_a_mirror_has_the_release_this_program_comes_from(base: str, default: str | None, index: str) -> None:
+    assert mirrored(base, default) == index
+
+
+def test_device_chooses_for_that_gpu_only_and_explain_shows_all(machine: Machine, release: Path) -> None:
+    machine.env = {**machine.env, "ORTPACKS_FORCE_CC": "8.6,5.2"}
+    answer = machine.answer("select", "--index", str(release), "--device", "1")
+    assert (answer["package"]["variant"], answer["device"]["capability"]) == ("legacy", "5.2")
+    assert machine.run("select", "--index", str(release), "--device", "7") == 2
+    assert machine.run("select", "--index", str(release), "--explain") == 0, machine.err
+    (head,) = [line for line in machine.out.splitlines() if line.startswith("package")]
+    assert all(word in head for word in ("GPU 0", "GPU 1", "verdict"))
+
+
+@pytest.mark.parametrize(
+    ("name", "form"), [("pkg(1).tar.zst", ".tar.zst"), ("a.tar.gz", ".tar.zst"), ("download", ".tar.gz")]
+)
+def test_an_archive_is_a_release_of_its_own(machine: Machine, tmp_path: Path, name: str, form: str) -> None:
+    release = write_release(tmp_path / "release", forms=(form,)).parent
+    archive = (release / f"{name_of('modern')}{form}").rename(tmp_path / name)
+    assert machine.run("install", "--offline", str(archive)) == 0, machine.err
+    assert "has native code for" in machine.err
+    assert (machine.lib / "libonnxruntime.so.1").read_bytes() == FILES["lib/libonnxruntime.so.1"]
+    assert machine.answer("install", "--offline", str(archive))["installed"]["fresh"] is False
+
+
+def test_a_manifest_in_another_packages_folder_is_refused(machine: Machine, tmp_path: Path) -> None:
+    top, told = name_of("modern"), release_double.manifest_of("legacy", FILES)
+    spoilt = release_double.archive([member(f"{top}/manifest.json", json.dumps(told).encode())])
+    (tmp_path / "x.tar.zst").write_bytes(spoilt)
+    assert machine.run("select", "--offline", str(tmp_path / "x.tar.zst")) == 7
+    assert f"its manifest is of {name_of('legacy')}, and lies in the folder {top}" in machine.err
+
+
+def test_a_url_of_a_folder_without_its_slash_is_told(machine: Machine, release: Path) -> None:
+    (release / "page").write_text("<html>")
+    with serving(release) as server:
+        assert machine.run("select", "--index", f"{server.url}/page") == 2
+        assert f"The URL of a folder ends with a slash: {server.url}/page/" in machine.err
+
+
+@pytest.fixture
+def served(release: Path) -> Iterator[Server]:
+    with serving(release) as server:
+        yield server
+
+
+def test_an_index_named_with_its_sha256_is_that_one(machine: Machine, release: Path, served: Server) -> None:
+    digest = hashlib.sha256((release / "index.json").read_bytes()).hexdigest()
+    pin = f"#sha256={digest.upper()}"  # Windows' Get-FileHash writes upper case
+    assert machine.run("install", "--index", f"{served.url}/{pin}") == 0, machine.err
+    (release / "index.json").write_text((release / "index.json").read_text() + " ")
+    assert machine.run("select", "--index", f"{served.url}/index.json{pin}") == 7
+    assert f"{served.url}/index.json: not the index that was named." in machine.err
+
+
+@pytest.mark.parametrize("pin", ["sha256=12", "sha512=ab", "index", f"sha256={'0' * 63}G"])
+def test_a_promise_that_nothing_can_be_held_to_is_refused(machine: Machine, served: Server, pin: str) -> None:
+    assert machine.run("select", "--index", f"{served.url}/index.json#{pin}") == 2
+    assert "sha256= and 64 hexadecimal digits" in machine.err
+    assert served.requests == []
+
+
+@pytest.mark.parametrize(
+    ("url", "warned"),
+    [
+        ("http://mirror.example/index.json", True),
+        ("http://127.evil.example/index.json", True),
+        ("http://user:s3cret@mirror.example:8080/", True),
+        (f"http://mirror.example/index.json#sha256={'0' * 64}", False),
+        ("https://mirror.example/index.json", False),
+        ("http://localhost:1/index.json", False),
+        ("http://[::1]:1/", False),
+    ],
+)
+def test_without_https_and_beyond_this_machine_a_user_is_warned(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, url: str, warned: bool
+) -> None:
+    """Nothing is fetched: the proxy's port is closed."""
+    for name in ("http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    monkeypatch.setenv("no_proxy", "")
+    assert machine.run("select", "--index", url) == 10
+    assert ("can change the files and their checksums" in machine.err) is warned
+    assert "s3cret" not in machine.err
+
+
+def test_an_archive_on_a_failing_disk_is_not_called_damaged(tmp_path: Path) -> None:
+    unreadable = tmp_path / "package.tar.gz"
+    unreadable.symlink_to("/proc/self/mem")
+    with (
+        pytest.raises(DiskError, match=r"cannot be read: Input/output error\. Copy it to another disk"),
+        unpack.open_tar(unreadable, Form.GZ, Digest(300, "0" * 64)) as stream,
+    ):
+        stream.read()
+
+
+def test_a_longer_index_than_is_read_is_told_by_its_size(machine: Machine, release: Path) -> None:
+    with (release / "index.json").open("r+b") as file:
+        file.truncate(INDEX_LIMIT + 1)
+    assert machine.run("select", "--index", str(release)) == 10
+    assert f"index.json: larger than {INDEX_LIMIT} bytes" in machine.err
+
+
+@pytest.mark.parametrize("reader", ["gzip", "module", "program"])
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("changed", ["content", "longer", "gone"])
+def test_an_archive_that_changes_after_it_was_verified_is_refused(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: str, alone: bool, changed: str
+) -> None:
+    """The folder is somebody else's: its owner serves good bytes to be verified and others to be unpacked."""
+    form = ".tar.gz" if reader == "gzip" else ".tar.zst"
+    release = write_release(tmp_path / "release", forms=(form,)).parent
+    other = write_release(tmp_path / "other", files={**FILES, "LICENSE": b"BSD\n"}, forms=(form,)).parent
+    archive = release / f"{name_of('modern')}{form}"
+    real = unpack.open_tar
+    calls = []
+
+    def late(file: Path, *arguments: object) -> object:
+        calls.append(file)
+        if changed == "content":
+            shutil.copyfile(other / file.name, file)
+        elif changed == "longer":
+            with file.open("ab") as stream:
+                stream.write(bytes(100_000))
+        else:
+            file.write_bytes(b"")
+        return real(file, *arguments)  # type: ignore[arg-type]
+
+    if reader == "program":
+        (program, *_) = decompression.PROGRAMS
+        if shutil.which(program[0]) is None:
+            pytest.skip(f"needs {program[0]}")
+        monkeypatch.setattr(decompression, "_reader", lambda: decompression._Reader(argv=program))
+    monkeypatch.setattr(installer, "open_tar", late)
+    assert machine.run("install", "--offline", str(archive if alone else release)) == 7, machine.out
+    assert calls == [archive]
+    if changed == "content":
+        assert f"{archive}: changed while it was unpacked" in machine.err
+    assert not (machine.prefix / "current").exists()
+    assert machine.litter() == []

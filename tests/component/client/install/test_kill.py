@@ -1,12 +1,15 @@
-"""Tests of kill -9 at each step that changes the disk, of an interrupt, and of two installs at once:
-a whole version always stays."""
+"""Tests of kill -9 at each step that changes the disk, and of interrupts: a whole version always stays, and
+pip, which runs in its own session, ends with the client."""
 
 from __future__ import annotations
 
-import json
+import os
 import shutil
+import signal
+import socket
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -15,12 +18,10 @@ from threading import Barrier
 
 import pytest
 
-from builder.client.install import installer
 from builder.client.install.prefix import Prefix, make_folders
 from tests.doubles.machine import Machine
 from tests.doubles.release import write_release
 from tests.doubles.wheels import CUBLAS, CUDNN, WHEELS, indexing, unpacked
-from tests.support import ROOT
 from tests.support.faults.client import NEW, OLD, Ground, Quick, require_cured, require_usable, version_in_use
 from tests.support.faults.killed import after_each_kill, dies_at
 
@@ -84,19 +85,6 @@ def test_a_kill_between_two_wheels_keeps_what_came(tmp_path: Path, start: int, a
     assert machine.litter() == []
 
 
-def test_two_installs_at_once_both_end_well(ground: Ground, tmp_path: Path) -> None:
-    machine = ground.machine(tmp_path / "home")
-    place = ["--prefix", str(machine.prefix), "--index", str(ground.newer)]
-    argv = [sys.executable, "-m", "builder.client", "install", "--json", *place]
-    env = {"ORTPACKS_FORCE_CC": "8.6", "PATH": "/usr/bin:/bin"}
-    both = [subprocess.Popen(argv, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    outputs = [process.communicate()[0] for process in both]
-    assert [process.returncode for process in both] == [0, 0]
-    assert sorted(json.loads(output)["installed"]["fresh"] for output in outputs) == [False, True]
-    assert machine.run("verify") == 0
-    assert machine.litter() == []
-
-
 def test_first_installs_make_their_folders_at_the_same_moment(tmp_path: Path) -> None:
     """The folders are made before the lock, whose file is in one of them."""
     for attempt in range(50):
@@ -112,15 +100,52 @@ def test_first_installs_make_their_folders_at_the_same_moment(tmp_path: Path) ->
         assert prefix.versions.is_dir()
 
 
-def test_ctrl_c_is_one_line_and_130_and_leaves_nothing(
-    quick: Quick, ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
+ENV = {"PATH": "/usr/bin:/bin", "ORTPACKS_FORCE_CC": "8.6"}
 
-    with monkeypatch.context() as patch:
-        patch.setattr(installer, "complete", interrupted)
-        assert quick.run("install", "--index", str(ground.newer)) == 130
-    assert quick.err.splitlines()[-1] == "ortpacks: interrupted; run it again to go on"
-    require_usable(quick, {OLD})
-    assert quick.litter() == []
+
+def fetching(folder: Path) -> list[int]:
+    """Return the ids of pip's processes, whose argument ``--dest`` is a path below ``folder``."""
+    wanted = os.fsencode(f"--dest={folder}")
+    return [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cmdline") if wanted in text(path)]
+
+
+def text(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:  # the process has ended
+        return b""
+
+
+def until(seconds: float, there: bool, folder: Path) -> bool:
+    """Wait up to ``seconds`` until a process fetches into ``folder``, or none; return success."""
+    end = time.monotonic() + seconds
+    while bool(fetching(folder)) != there and time.monotonic() < end:
+        time.sleep(0.05)
+    return bool(fetching(folder)) == there
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [("SIGTERM", 130), ("SIGHUP", 130), ("SIGINT", 130), ("SIGKILL", -9)]
+)
+def test_pip_ends_with_the_client(pyz: Path, tmp_path: Path, number: str, code: int) -> None:
+    index = write_release(tmp_path / "release", layouts=("thin",), wheels=WHEELS)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/simple"
+        env = {**ENV, "HOME": str(tmp_path), "PIP_INDEX_URL": url}
+        argv = [sys.executable, "-I", "-S", str(pyz), "install", "--index", str(index)]
+        with subprocess.Popen(argv, env=env, stderr=subprocess.PIPE, text=True) as client:
+            assert until(30, there=True, folder=tmp_path), "else this tests nothing"
+            client.send_signal(getattr(signal, number))
+            said = client.communicate(timeout=30)[1]
+        assert until(5, there=False, folder=tmp_path), "pip goes on alone"
+    assert client.returncode == code
+    assert "Traceback" not in said
+
+
+def test_a_hangup_that_is_ignored_ends_nothing(pyz: Path, tmp_path: Path) -> None:
+    """nohup ignores the signal in the same way."""
+    index = write_release(tmp_path / "release")
+    line = 'trap "" HUP; (sleep 0.02; kill -HUP $$) & exec "$@"'
+    argv = ["sh", "-c", line, "sh", sys.executable, "-I", "-S", str(pyz), "install", "--index", str(index)]
+    env = {**ENV, "HOME": str(tmp_path)}
+    assert subprocess.run(argv, env=env, check=False, capture_output=True).returncode == 0

@@ -1,4 +1,4 @@
-"""Tests of the choice between layouts and kinds of archive where a release has several."""
+"""Tests of the choice between layouts, kinds of archive and builds, and of the update from a lean package."""
 
 from __future__ import annotations
 
@@ -12,23 +12,14 @@ from builder.errors import IntegrityError, ToolMissingError
 from builder.files import decompression
 from builder.formats.package_names import Form
 from tests.doubles.machine import Machine
-from tests.doubles.release import FILES, Server, libraries, name_of, serving, write_release
-from tests.doubles.wheels import WHEELS, indexing, unpacked
-from tests.support.forked import forked_pip
+from tests.doubles.release import Build, Server, libraries, name_of, serving, write_release
+from tests.doubles.wheels import WHEELS, unpacked
 
 BOTH = ("full", "thin")
 
 FORMS = (".tar.zst", ".tar.gz")
 
 FULL, THIN = name_of("modern"), name_of("modern", layout="thin")
-
-
-@pytest.fixture
-def without_zstd(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing() -> None:
-        raise ToolMissingError("Nothing here can unpack zstd.")
-
-    monkeypatch.setattr(decompression, "require_zstd", missing)
 
 
 @pytest.fixture
@@ -48,9 +39,7 @@ def fetched(server: Server) -> list[str]:
     return [path.lstrip("/") for path, _ in server.requests if not path.endswith("index.json")]
 
 
-def test_full_where_nothing_of_nvidias_is_here_and_thin_is_not_even_looked_at(
-    machine: Machine, both: Path
-) -> None:
+def test_full_where_nothing_of_nvidias_is_here(machine: Machine, both: Path) -> None:
     with serving(both.parent) as server:
         assert machine.run("install", "--index", f"{server.url}/") == 0, machine.err
         assert fetched(server) == [f"{FULL}.tar.zst"]
@@ -77,76 +66,34 @@ def test_full_where_one_byte_of_one_library_differs(machine: Machine, both: Path
     assert machine.litter() == []
 
 
-@pytest.mark.parametrize("layout", BOTH)
-def test_what_was_asked_for_is_taken(machine: Machine, both: Path, layout: str) -> None:
-    with indexing() as pypi:
-        machine.pip, machine.work = {"PIP_INDEX_URL": pypi.url}, forked_pip
-        assert machine.run("install", "--index", str(both), "--layout", layout) == 0, machine.err
-    assert f"Layout {layout}: as asked with --layout." in machine.out
-    assert machine.run("verify") == 0
-    assert "7 files" in machine.out
-
-
-def test_the_other_layout_of_the_same_package_is_linked_from_the_one_before(
-    machine: Machine, both: Path
-) -> None:
+def test_the_other_layout_of_a_package_is_linked_from_the_one_before(machine: Machine, both: Path) -> None:
     assert machine.run("install", "--index", str(both), "--layout", "full") == 0
     assert machine.run("install", "--index", str(both), "--layout", "thin") == 0, machine.err
+    assert "Layout thin: as asked with --layout." in machine.out
     assert (machine.lib / "libcudnn.so.9").stat().st_nlink == 2
     assert machine.run("install", "--index", str(both)) == 0
     assert "Already installed" in machine.out, "auto is content with either"
     assert (machine.prefix / "current").resolve().name.startswith(THIN)
 
 
-def test_a_layout_that_is_not_released_is_said(machine: Machine, tmp_path: Path) -> None:
-    release = write_release(tmp_path / "release", layouts=("thin",), wheels=WHEELS)
-    assert machine.run("install", "--index", str(release), "--layout", "full") == 9
-    assert f"--layout full: {THIN} is released in layout thin only." in machine.err
-    assert not machine.prefix.exists()
+def test_zstd_is_taken_or_else_gzip(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing() -> None:
+        raise ToolMissingError("Nothing here can unpack zstd.")
 
-
-def test_thin_alone_needs_no_flag(machine: Machine, tmp_path: Path) -> None:
-    release = write_release(tmp_path / "release", layouts=("thin",), wheels=WHEELS)
-    machine.environments = (unpacked(tmp_path / "site-packages", *WHEELS),)
-    assert machine.run("install", "--index", str(release)) == 0, machine.err
-    assert "Layout thin: the release has no other." in machine.out
-
-
-def test_select_shows_a_package_once(machine: Machine, tmp_path: Path) -> None:
-    release = write_release(tmp_path / "release", layouts=BOTH, forms=FORMS, wheels=WHEELS)
-    assert machine.run("select", "--index", str(release)) == 0
-    assert machine.out.count(name_of("legacy")) == 1
-    assert "it runs too" not in machine.out
-
-
-def test_variant_takes_the_full_one_for_a_machine_without_gpu(machine: Machine, both: Path) -> None:
-    machine.env = {}
-    assert machine.run("install", "--index", str(both), "--variant", "legacy") == 0, machine.err
-    assert (machine.prefix / "current").resolve().name.startswith(name_of("legacy"))
-
-
-def test_zstd_is_taken_where_it_can_be_read(machine: Machine, tmp_path: Path) -> None:
     release = write_release(tmp_path / "release", forms=FORMS).parent
+    only = write_release(tmp_path / "gzip", version="1.24.0", forms=FORMS[1:])
     with serving(release) as server:
         assert machine.run("install", "--index", f"{server.url}/") == 0, machine.err
-        assert fetched(server) == [f"{FULL}.tar.zst"]
-
-
-@pytest.mark.usefixtures("without_zstd")
-def test_gzip_is_taken_where_it_cannot(machine: Machine, tmp_path: Path) -> None:
-    release = write_release(tmp_path / "release", forms=FORMS).parent
-    with serving(release) as server:
+        assert machine.run("uninstall") == 0, machine.err
+        monkeypatch.setattr(decompression, "require_zstd", missing)
         assert machine.run("install", "--index", f"{server.url}/") == 0, machine.err
-        assert fetched(server) == [f"{FULL}.tar.gz"]
+        assert fetched(server) == [f"{FULL}.tar.zst", f"{FULL}.tar.gz"]
     assert "As gzip: nothing here can unpack zstd." in machine.out
-    assert (machine.lib / "libonnxruntime.so.1").read_bytes() == FILES["lib/libonnxruntime.so.1"]
     assert machine.run("verify") == 0
-
-
-@pytest.mark.usefixtures("without_zstd")
-def test_gzip_alone_needs_no_zstd_at_all(machine: Machine, tmp_path: Path) -> None:
-    release = write_release(tmp_path / "release", forms=(".tar.gz",))
-    assert machine.run("install", "--index", str(release)) == 0, machine.err
+    assert machine.run("install", "--index", str(only)) == 0, machine.err
+    assert "As gzip" not in machine.out
 
 
 @pytest.mark.parametrize("spoil", [lambda data: data[:-30], lambda data: data[:500] + b"x" + data[501:]])
@@ -156,3 +103,67 @@ def test_a_damaged_gzip_is_no_full_disk(tmp_path: Path, spoil: object) -> None:
     path.write_bytes(spoil((release / f"{FULL}.tar.gz").read_bytes()))  # type: ignore[operator]  # a lambda
     with pytest.raises(IntegrityError, match="is damaged"), open_tar(path, Form.GZ) as stream:
         stream.read()
+
+
+LEAN, LEAN_OF_BEFORE, FULL_BUILD = Build("lean"), Build("lean", format=3), Build("full")
+
+LEAN_NAME, FULL_NAME = name_of("modern", build=LEAN), name_of("modern", "1.24.0", build=FULL_BUILD)
+
+FAILS = "Transformer models fail at ONNX Runtime's default optimisation level"
+
+
+@pytest.fixture
+def before(tmp_path: Path) -> str:
+    """Return the index of a release in format 3 with a package of profile lean."""
+    return str(write_release(tmp_path / "before", builds=(LEAN_OF_BEFORE,)))
+
+
+@pytest.fixture
+def today(tmp_path: Path) -> str:
+    return str(write_release(tmp_path / "today", version="1.24.0", builds=(FULL_BUILD,)))
+
+
+def in_use(machine: Machine) -> str:
+    return (machine.prefix / "current").resolve().name.rpartition("-")[0]
+
+
+def test_a_lean_package_of_before_installs_and_says_what_fails(machine: Machine, before: str) -> None:
+    said = machine.answer("install", "--index", before)
+    assert in_use(machine) == LEAN_NAME
+    assert [note[: len(LEAN_NAME) + 2 + len(FAILS)] for note in said["notes"]] == [f"{LEAN_NAME}: {FAILS}"]
+    assert machine.run("verify") == 0, machine.err
+    said = machine.answer("install", "--index", before)
+    assert (said["installed"]["fresh"], said["installed"]["upgrade"]) == (False, None)
+    assert FAILS in machine.answer("recommend", "--index", before)["notes"][0]
+
+
+def test_it_gives_way_to_the_full_one_with_a_sentence_why(machine: Machine, before: str, today: str) -> None:
+    machine.run("install", "--index", before)
+    said = [machine.answer("install", "--index", today)["installed"] for _ in range(2)]
+    assert said[0]["upgrade"].startswith(f"{LEAN_NAME} is replaced by {FULL_NAME}. {FAILS}")
+    assert (said[1]["fresh"], said[1]["upgrade"]) == (False, None)
+    assert machine.run("rollback") == 0, machine.err
+    assert in_use(machine) == LEAN_NAME
+    back = machine.answer("install", "--index", today)["installed"]
+    assert (back["fresh"], in_use(machine)) == (False, FULL_NAME)
+    assert "is replaced" in back["upgrade"]
+
+
+def test_of_both_the_full_one_is_taken_and_the_lean_one_by_its_name(machine: Machine, tmp_path: Path) -> None:
+    both = str(write_release(tmp_path / "both", builds=(LEAN, FULL_BUILD)))
+    full = name_of("modern", build=FULL_BUILD)
+    assert machine.run("install", "--index", both) == 0, machine.err
+    assert in_use(machine) == full
+    assert f"not {LEAN_NAME}: it has no CUDA kernels for operators that {full} runs" in machine.err
+    said = machine.answer("install", "--index", both, "--variant", LEAN_NAME)
+    assert in_use(machine) == LEAN_NAME
+    assert (said["installed"]["upgrade"], FAILS in said["notes"][0]) == (None, True)
+    assert machine.run("select", "--index", both, "--variant", f"{LEAN_NAME}x") == 2
+    assert "A package's name is taken too" in machine.err
+
+
+def test_a_lean_manifest_that_is_damaged_is_no_obstacle(machine: Machine, before: str, today: str) -> None:
+    machine.run("install", "--index", before)
+    (machine.prefix / "current" / "manifest.json").write_text("{")
+    said = machine.answer("install", "--index", today)
+    assert (said["installed"]["upgrade"], in_use(machine)) == (None, FULL_NAME)

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pip
 import pytest
 
 from builder.client.probe.processes import worker
@@ -53,11 +54,10 @@ def refused(machine: Machine, release: Path, code: int, *flags: str) -> str:
     return machine.err
 
 
-def test_the_wheels_are_fetched_through_pip_one_after_the_other(
-    machine: Machine, release: Path, pypi: PackageIndex
-) -> None:
+def test_the_wheels_are_fetched_through_pip(machine: Machine, release: Path, pypi: PackageIndex) -> None:
     machine.work = worker
     assert machine.run("install", "--index", str(release)) == 0, machine.err
+    assert "Layout thin: the release has no other." in machine.out
     assert installed(machine) == ALL
     assert pypi.fetched == [CUBLAS.file, CUDNN.file]
     assert machine.litter() == []
@@ -69,10 +69,7 @@ def test_the_wheels_are_fetched_through_pip_one_after_the_other(
     assert (info["layout"], info["name"]) == ("thin", name_of("modern", layout="thin"))
 
 
-@pytest.mark.parametrize(
-    "inner",
-    ["lib/python3.12/site-packages", "lib64/python3.9/site-packages", "lib/python3/dist-packages", "."],
-)
+@pytest.mark.parametrize("inner", ["lib64/python3.9/site-packages", "lib/python3/dist-packages", "."])
 @pytest.mark.parametrize("linked", [False, True])
 def test_an_environment_that_has_them_is_copied_from_and_nothing_is_fetched(
     machine: Machine, release: Path, pypi: PackageIndex, tmp_path: Path, inner: str, linked: bool
@@ -98,41 +95,23 @@ def test_look_in_from_the_environment_variable_and_the_running_python(
     assert "3 of 3 NVIDIA libraries are on this machine already" in machine.err
 
 
-def test_right_name_and_size_with_other_bytes_is_not_taken(
-    machine: Machine, release: Path, pypi: PackageIndex, tmp_path: Path
-) -> None:
-    venv = unpacked(tmp_path / "torch", *WHEELS)
-    (library,) = venv.rglob("libcublas.so.12")
-    library.write_bytes(b"!" + library.read_bytes()[1:])
-    system = machine.home / "no-such-root" / "usr" / "lib64"
-    system.mkdir(parents=True)
-    shutil.copy(library, system)
-    assert machine.run("install", "--index", str(release), "--look-in", str(venv)) == 0, machine.err
-    assert installed(machine) == ALL
-    assert pypi.fetched == [CUBLAS.file]  # cuDNN's libraries were undamaged
-
-
-def test_an_update_of_onnxruntime_fetches_only_onnxruntime(
+def test_an_update_fetches_only_onnxruntime(
     machine: Machine, release: Path, pypi: PackageIndex, tmp_path: Path
 ) -> None:
     machine.environments = (unpacked(tmp_path / "site-packages", *WHEELS),)
     machine.run("install", "--index", str(release))
     machine.environments = ()
     before = (machine.lib / "libcudnn.so.9").stat()
-    files = {**FILES, HOST: library("1.24.0") + b"newer"}
-    newer = write_release(
-        tmp_path / "newer", version="1.24.0", files=files, layouts=("full", "thin"), wheels=WHEELS
-    )
+    newer = write_release(tmp_path / "newer", version="1.24.0", layouts=("full", "thin"), wheels=WHEELS)
     assert machine.run("install", "--index", str(newer)) == 0, machine.err
     assert pypi.requests == []
     assert "Layout thin: NVIDIA's libraries are on this machine" in machine.out
-    assert installed(machine) == {**files, **libraries(WHEELS)}
+    assert installed(machine) == {**ALL, HOST: library("1.24.0")}
     after = (machine.lib / "libcudnn.so.9").stat()
     assert (after.st_ino, after.st_nlink) == (before.st_ino, 2)  # one file with two names
-    assert machine.run("verify") == 0
 
 
-def test_a_link_of_the_package_before_is_not_taken_for_a_library(
+def test_a_link_is_not_taken_for_a_library(
     machine: Machine, release: Path, pypi: PackageIndex, tmp_path: Path
 ) -> None:
     machine.environments = (unpacked(tmp_path / "site-packages", *WHEELS),)
@@ -161,18 +140,16 @@ def test_the_next_python_that_has_pip_is_taken(machine: Machine, release: Path, 
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "python3").symlink_to(real)
     machine.python = "/nonexistent/python"
-    machine.pip = {**machine.pip, "PATH": str(tmp_path / "bin"), "PYTHONPATH": _site_packages()}
+    machine.pip = {
+        **machine.pip,
+        "PATH": str(tmp_path / "bin"),
+        "PYTHONPATH": str(Path(pip.__file__).parents[1]),
+    }
     assert machine.run("install", "--index", str(release)) == 0, machine.err
     assert installed(machine) == ALL
 
 
-def _site_packages() -> str:
-    import pip  # noqa: PLC0415 - only its path is used
-
-    return str(Path(pip.__file__).parents[1])
-
-
-def test_a_pip_that_lies_in_the_users_folder_is_not_run(
+def test_a_pip_in_the_users_folder_is_not_run(
     machine: Machine, release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine.work = worker
@@ -183,9 +160,7 @@ def test_a_pip_that_lies_in_the_users_folder_is_not_run(
     assert not (tmp_path / "downloads" / "ran").exists()
 
 
-def test_an_index_without_the_wheel_is_told_in_pips_words(
-    machine: Machine, release: Path, pypi: PackageIndex
-) -> None:
+def test_an_index_without_the_wheel_is_told(machine: Machine, release: Path, pypi: PackageIndex) -> None:
     del pypi.pages[f"/simple/{CUDNN.name}/"]
     told = refused(machine, release, 10)
     assert "nvidia-cudnn-cu12==9.10.2.21: pip could not fetch it" in told
@@ -193,7 +168,7 @@ def test_an_index_without_the_wheel_is_told_in_pips_words(
     assert "PIP_INDEX_URL" in told
 
 
-def test_an_index_that_serves_other_bytes_is_an_integrity_error(
+def test_an_index_that_serves_other_bytes_is_told(
     machine: Machine, release: Path, pypi: PackageIndex
 ) -> None:
     other = Wheel(CUDNN.name, CUDNN.version, {next(iter(CUDNN.libraries)): b"evil"})
@@ -275,9 +250,7 @@ def test_a_hash_that_is_a_path_or_words_for_pip_is_refused(
     assert pypi.requests == []
 
 
-def test_room_for_the_wheels_is_asked_for_before_the_first(
-    machine: Machine, tmp_path: Path, pypi: PackageIndex
-) -> None:
+def test_room_for_the_wheels_is_asked_for(machine: Machine, tmp_path: Path, pypi: PackageIndex) -> None:
     files = {"LICENSE": b"MIT"}
     release = write_release(tmp_path / "release", layouts=("thin",), wheels=WHEELS, files=files)
     # Counted by hand: the libraries; twice the largest wheel, because pip copies it; 64 MiB to spare.
@@ -290,7 +263,7 @@ def test_room_for_the_wheels_is_asked_for_before_the_first(
 
 
 @pytest.mark.parametrize("damage", [False, True])
-def test_what_came_before_a_failure_is_not_fetched_again(
+def test_what_came_is_not_fetched_again(
     machine: Machine, release: Path, pypi: PackageIndex, damage: bool
 ) -> None:
     page = pypi.pages.pop(f"/simple/{CUDNN.name}/")
@@ -311,12 +284,9 @@ def test_what_came_before_a_failure_is_not_fetched_again(
 @pytest.mark.parametrize(
     "place",
     [
-        "SYSTEM/usr/local/cuda-12.9/lib64",
         "SYSTEM/usr/local/cuda-12.9/targets/x86_64-linux/lib",
         "SYSTEM/usr/lib/x86_64-linux-gnu",
-        "SYSTEM/usr/lib64",
         "CONDA/lib",
-        "GIVEN/lib",
         "GIVEN",
     ],
 )
@@ -339,8 +309,8 @@ def test_the_systems_and_condas_libraries_are_copied(
     assert not (machine.lib / "libcudnn.so.9").samefile(folder / "libcudnn.so.9"), "it may change tomorrow"
 
 
-@pytest.mark.parametrize("conda", ["/" + "x" * 5000, "/no/such", "/dev/null"])
-def test_a_conda_that_cannot_be_looked_at_has_nothing(
+@pytest.mark.parametrize("conda", ["/" + "x" * 5000, "/dev/null"])
+def test_a_conda_without_a_folder_has_nothing(
     machine: Machine, release: Path, tmp_path: Path, conda: str
 ) -> None:
     machine.env = {**machine.env, "CONDA_PREFIX": conda}

@@ -1,4 +1,7 @@
-"""Tests of servers that never come to the file, send wrong chunk sizes or forge lines of the output."""
+"""Tests of servers that never come to the file, send wrong chunk sizes or forge lines of the output.
+
+``tests.fuzz.client`` runs briefly; ``python -m tests.fuzz.client`` is the long run.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,8 @@ from builder.formats.text import shown
 from tests.doubles import hostile
 from tests.doubles.hostile import FLOOD, floods, says
 from tests.doubles.release import FILES, Fault, Server, archive, digest, manifest_of, serving
+from tests.fuzz.client import run
+from tests.fuzz.client_cases import SURFACES
 from tests.support.factories.archives import member
 from tests.support.factories.signed_release import Signed
 from tests.support.factories.signing import FIRST
@@ -61,28 +66,19 @@ def failed(signed: Signed, server: Server, *argv: str) -> str:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-@pytest.mark.parametrize("kind", ENDLESS)
+@pytest.mark.parametrize("kind", [*ENDLESS, *WRONG])
 def test_what_is_not_the_file_has_an_end(signed: Signed, server: Server, document: str, kind: str) -> None:
-    """It is given up at once: a server that floods will flood again."""
-    server.always[document] = ENDLESS[kind]
-    assert failed(signed, server, "install").startswith("127.0.0.1 sends ")
-    (sent,) = server.flooded
-    assert sent < FLOOD
-
-
-@pytest.mark.parametrize("document", DOCUMENTS)
-@pytest.mark.parametrize("size", WRONG)
-def test_a_chunk_size_that_is_none_is_a_message(
-    signed: Signed, server: Server, document: str, size: str
-) -> None:
-    server.always[document] = WRONG[size]
-    assert document in failed(signed, server, "install")
-    assert sum(path == f"/{document}" for path, _ in server.requests) <= 6
+    """A server that floods is given up at once: it will flood again."""
+    server.always[document] = {**ENDLESS, **WRONG}[kind]
+    told = failed(signed, server, "install")
+    assert told.startswith("127.0.0.1 sends ") if kind in ENDLESS else document in told
+    assert all(sent < FLOOD for sent in server.flooded)
+    assert sum(path == f"/{document}" for path, _ in server.requests) <= (1 if kind in ENDLESS else 6)
 
 
 @pytest.mark.parametrize("flags", [[], ["--trust-unsigned"]])
 @pytest.mark.parametrize("kind", [*ENDLESS, "-5", "a body"])
-def test_self_update_has_the_same_limits(
+def test_self_update_has_limits(
     signed: Signed, server: Server, tmp_path: Path, kind: str, flags: list[str]
 ) -> None:
     program = signed.machine.program = tmp_path / "ortpacks.pyz"
@@ -139,7 +135,7 @@ def continued_header(signed: Signed, server: Server) -> None:
 
 
 @pytest.mark.parametrize("forge", [named_in_the_index, named_in_the_manifest, continued_header])
-def test_no_word_of_a_release_or_a_server_begins_a_line(
+def test_no_word_of_others_begins_a_line(
     signed: Signed, server: Server, forge: Callable[[Signed, Server], None]
 ) -> None:
     forge(signed, server)
@@ -161,3 +157,13 @@ def test_honest_chunks_of_any_size_are_taken(signed: Signed, server: Server, siz
     for path in signed.folder.iterdir():
         server.always[path.name] = chunks
     assert signed.run("install", f"{server.url}/index.json") == 0, signed.machine.err
+
+
+CASES, SEED = 60, 7
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+def test_the_client_takes_or_refuses_what_is_hostile(surface: str) -> None:
+    found = run(CASES, SEED, (surface,))
+    assert not found.broken, f"seed {SEED}: {found.broken[0]}"
+    assert CASES // 4 < found.refused < CASES, found

@@ -17,22 +17,11 @@ from urllib.response import addinfourl
 
 import pytest
 
+from builder import errors
 from builder.client import arguments, cli
 from builder.client.__main__ import BROKEN_PIPE
 from builder.client.commands.environment import lines
 from builder.client.output import Meter, Output, duration, progress_line
-from builder.errors import (
-    CheckFailedError,
-    ConfigError,
-    DiskError,
-    IntegrityError,
-    LoadError,
-    NoCompatiblePackageError,
-    NothingToDoError,
-    ToolMissingError,
-    TransferError,
-    ValidationError,
-)
 from builder.files.download import WantedFile, fetch
 from builder.files.http_client import Web
 from tests.doubles.machine import Machine
@@ -109,8 +98,9 @@ def test_help_is_one_screen_for_each_command(machine: Machine, monkeypatch: pyte
 
 def test_the_reference_names_every_exit_code_of_an_error_of_the_client(machine: Machine) -> None:
     assert machine.run("--reference") == 0
-    kinds = (ConfigError, NothingToDoError, ToolMissingError, CheckFailedError, IntegrityError,
-             NoCompatiblePackageError, TransferError, DiskError, LoadError)  # fmt: skip
+    kinds = (errors.ConfigError, errors.NothingToDoError, errors.ToolMissingError, errors.CheckFailedError,
+             errors.IntegrityError, errors.NoCompatiblePackageError, errors.TransferError, errors.DiskError,
+             errors.LoadError)  # fmt: skip
     assert {0, cli.INTERRUPTED, BROKEN_PIPE, *(kind.exit_code for kind in kinds)} == set(arguments.EXIT_CODES)
     assert all(f"\n{code:>3}  {meaning}\n" in machine.out for code, meaning in arguments.EXIT_CODES.items())
 
@@ -261,7 +251,7 @@ def test_powershell_is_told_letters_by_their_numbers() -> None:
     ],
 )
 def test_a_shell_that_would_read_another_path_is_told_none(shell: str, platform: str, value: str) -> None:
-    with pytest.raises(ValidationError, match="plain ASCII"):
+    with pytest.raises(errors.ValidationError, match="plain ASCII"):
         lines({"X": value}, shell, platform)
 
 

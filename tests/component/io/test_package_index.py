@@ -59,7 +59,7 @@ class Page(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server() -> Iterator[str]:
-    Page.files, Page.asked = [listed(name) for name in NAMES], []
+    Page.files, Page.asked, Page.other = [listed(name) for name in NAMES], [], b"<!DOCTYPE html>"
     with listening(ThreadingHTTPServer(("127.0.0.1", 0), Page)) as url:
         yield url
 
@@ -104,15 +104,9 @@ def test_an_index_that_does_not_say_which_bytes_is_told(
     ids=["HTML", "nested", "no object", "no name"],
 )
 def test_an_index_of_something_else_is_told(
-    server: str,
-    monkeypatch: pytest.MonkeyPatch,
-    refused: Refused,
-    path: str,
-    body: bytes,
-    files: list[object],
+    server: str, refused: Refused, path: str, body: bytes, files: list[object]
 ) -> None:
-    monkeypatch.setattr(Page, "other", body)
-    Page.files = files
+    Page.other, Page.files = body, files
     with refused(TransferError):
         index(f"{server}/{path}".replace("://", "://ada:secret@")).python_wheels("gpu-thing==1.0")
 

@@ -1,10 +1,12 @@
-"""Tests of archives: the same files give the same bytes on any machine, and a bad input gives none."""
+"""Tests of archives: the same bytes on any machine, none of a bad input, and none out of a hostile one."""
 
+import gzip
 import hashlib
 import os
 import re
 import shutil
 import subprocess
+import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,11 +14,12 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from backports import zstd
 
 from builder.config.variants import Preset
 from builder.contents.integrity import parse_checksums, read_checksums, update_checksums
 from builder.contents.package_manifest import ChangedFileError, Content
-from builder.errors import BuilderError, DiskError, IntegrityError, ParseError
+from builder.errors import BuilderError, DiskError, IntegrityError, ParseError, ValidationError
 from builder.files.digest import Digest, LocalFile, chunks_of, file_digest
 from builder.formats.package_names import Form
 from builder.io.archive.package_writer import EARLIEST_MTIME, PackageWriter
@@ -266,3 +269,87 @@ def test_checksums_are_read_as_sha256sum_writes_them() -> None:
 def test_a_line_that_is_none_is_named(line: str) -> None:
     with pytest.raises(ValueError, match="line 2"):
         parse_checksums(f"{A}  ok\n{line}\n")
+
+
+def link(name: str, target: str, kind: bytes) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, target
+    return info
+
+
+OUTSIDE = (
+    "/etc/passwd",
+    f"{archiving.NAME}/../../escape",
+    f"{archiving.NAME}/lib/./x",
+    f"{archiving.NAME}//etc/x",
+    f"{archiving.NAME}\\..\\x",
+)
+
+
+@pytest.mark.parametrize(
+    "info",
+    [
+        *map(tarfile.TarInfo, (*OUTSIDE, "other/lib/x", archiving.NAME, f"{archiving.NAME}/manifest.json")),
+        link(f"{archiving.NAME}/lib/x", "/etc/passwd", tarfile.SYMTYPE),
+        link(f"{archiving.NAME}/lib/x", f"{archiving.NAME}/manifest.json", tarfile.LNKTYPE),
+        link(f"{archiving.NAME}/lib/x", "", tarfile.CHRTYPE),
+        link(f"{archiving.NAME}/lib/x", "", tarfile.FIFOTYPE),
+        link(f"{archiving.NAME}/lib", "", tarfile.DIRTYPE),
+    ],
+    ids=lambda info: f"{info.name}-{info.type.decode()}",
+)
+def test_only_regular_files_below_the_own_folder_are_unpacked(tmp_path: Path, info: tarfile.TarInfo) -> None:
+    package = archiving.pack_raw(
+        tmp_path, (tarfile.TarInfo(f"{archiving.NAME}/manifest.json"), archiving.MANIFEST), (info, b"")
+    )
+    with pytest.raises(IntegrityError):
+        extract(package, tmp_path / "out")
+    assert [path.name for path in (tmp_path / "out").rglob("*")] == ["manifest.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [package.name, "out"]
+
+
+def test_a_package_whose_manifest_is_not_first_or_that_is_not_there_is_none(
+    tmp_path: Path, refused: Refused
+) -> None:
+    files = {"LICENSE": b"x", "manifest.json": archiving.MANIFEST}
+    package = archiving.pack_raw(
+        tmp_path, *((tarfile.TarInfo(f"{archiving.NAME}/{name}"), data) for name, data in files.items())
+    )
+    with refused(IntegrityError):
+        manifest_bytes(package)
+    package.unlink()
+    with refused(ValidationError):
+        manifest_bytes(package)
+
+
+@pytest.mark.parametrize(
+    ("form", "data"),
+    [
+        *((form, data) for form in Form for data in (b"", b"nothing of the kind")),
+        (Form.ZST, zstd.compress(b"no tar at all" * 100)),
+        (Form.GZ, gzip.compress(b"no tar at all" * 100, mtime=0)),
+    ],
+)
+def test_files_that_are_no_package_are_refused(tmp_path: Path, form: Form, data: bytes) -> None:
+    package = tmp_path / f"{archiving.NAME}{form.value}"
+    package.write_bytes(data)
+    with pytest.raises(IntegrityError, match=archiving.NAME):
+        manifest_bytes(package)
+
+
+@pytest.mark.parametrize(("form", "compress"), [(Form.ZST, zstd.compress), (Form.GZ, gzip.compress)])
+def test_damage_is_seen(tmp_path: Path, form: Form, compress: Callable[[bytes], bytes]) -> None:
+    package = archiving.pack(tmp_path, {"lib/x": os.urandom(100_000)}, form=form)
+    whole = package.read_bytes()
+    for number, broken in enumerate(
+        (
+            whole[:60_000] + bytes([whole[60_000] ^ 1]) + whole[60_001:],
+            whole[:-5] + bytes([whole[-5] ^ 1]) + whole[-4:],  # gzip's checksum; zstd's last block
+            whole[:-2],
+            whole + b"behind the end",
+            whole + compress(os.urandom(3_000_000)),
+        )
+    ):
+        package.write_bytes(broken)
+        with pytest.raises(IntegrityError, match=f"{package.name} is damaged"):
+            extract(package, tmp_path / f"out{number}")

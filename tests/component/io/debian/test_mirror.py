@@ -129,14 +129,12 @@ Types: deb
 URIs: http://one.example/debian
 Suites: bookworm bookworm-updates
 Components: main
-Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
 
 Types: deb
 URIs: http://one.example/debian-security
 Suites: bookworm-security
 Components: main
 """
-
 
 CONTINUED = """\
 Types: deb

@@ -4,15 +4,19 @@ Source of ldd's messages: glibc's rtld.c, ldd.bash.in.
 """
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from builder.binary.elf import read_elf
-from builder.binary.library import HostNeeds, Library
+from builder.binary.library import HostNeeds, Library, Reading
+from builder.binary.pe import read_pe
 from builder.contents.rules import dependencies
+from builder.contents.rules.foreign_libraries import check_imports
 from builder.finding import Code, Finding
 from tests.support.factories.binaries import RWX, elf
 from tests.support.factories.packages import LIMITS
+from tests.support.factories.pe import pe
 from tests.support.factories.selftests import LISTING
 from tests.support.messages import Told
 
@@ -40,22 +44,11 @@ def _library(
     name: str,
     vendor: str = "nvidia",
     *,
-    needed: tuple[str, ...] = (),
-    soname: str | None = None,
-    runpath: str | None = None,
-    rpath: str | None = None,
-    stack: int | None = 6,
     versions: tuple[str, ...] = (),
     dlopens: tuple[str, ...] = (),
+    **fields: Any,  # noqa: ANN401 - see ``elf``
 ) -> Library:
-    data = elf(
-        needed=needed,
-        soname=soname,
-        runpath=runpath,
-        rpath=rpath,
-        stack=stack,
-        versions={"libc.so.6": versions} if versions else None,
-    )
+    data = elf(versions={"libc.so.6": versions} if versions else None, **{"stack": 6, **fields})
     source = "wheel:nvidia-x-cu12==9.10.2.21" if vendor == "nvidia" else "wheel:onnxruntime-gpu==1.23.2"
     return Library(path=f"lib/{name}", vendor=vendor, elf=read_elf(data), source=source, dlopens=dlopens)
 
@@ -391,3 +384,39 @@ def test_what_the_loader_finds_passes_and_no_library_is_no_pass() -> None:
 )
 def test_only_the_provider_waits_for_the_driver(library: str, said: str, waits: bool) -> None:
     assert dependencies.waits_for_driver(f"ldd /opt/p/lib/{library}\n\tlibcuda.so.1 => {said}\n") is waits
+
+
+def _dll(name: str, *needed: str, opens: tuple[str, ...] = (), **more: tuple[str, ...]) -> Reading:
+    return Reading(f"lib/{name}", dll=read_pe(pe(soname=name, needed=needed, **more)), dlopens=opens)  # type: ignore[arg-type]
+
+
+def _imports(*libraries: Reading) -> list[Finding]:
+    return list(check_imports(libraries))
+
+
+def test_a_package_that_is_closed_has_no_finding() -> None:
+    """Imports are those of the wheels of 1.23.2 and CUDA 12.9, including upper and lower case."""
+    libraries = (
+        _dll("onnxruntime_providers_cuda.dll", "cudart64_12.dll", "CUDNN64_9.dll", "KERNEL32.dll"),
+        _dll("cudart64_12.dll", "api-ms-win-core-file-l1-1-0.dll", "ADVAPI32.dll", "nvcuda.dll"),
+        _dll("cudnn64_9.dll", "KERNEL32.dll", opens=("cudnn_ops64_9.dll",)),
+        _dll("cudnn_ops64_9.dll", "dxgi.dll", "api-ms-win-crt-runtime-l1-1-0.dll"),
+    )
+    assert _imports(*libraries) == []
+
+
+@pytest.mark.parametrize(
+    ("asking", "code"),
+    [
+        (_dll("a.dll", "zlibwapi.dll"), "E002"),
+        (_dll("a.dll", delayed=("b.dll",)), "E002"),
+        (_dll("a.dll", forwards=("b.F",)), "E002"),
+        (_dll("nvrtc64_120_0.dll", opens=("nvrtc-builtins64_129.dll",)), "E003"),
+        (_dll("onnxruntime.dll", "MSVCP140.dll", "VCRUNTIME140_1.dll", "KERNEL32.dll"), "E017"),
+    ],
+    ids=["imports", "delayed", "forwards", "opens", "Microsoft's run time"],
+)
+def test_what_nothing_provides_is_told(asking: Reading, code: str, told: Told) -> None:
+    (finding,) = _imports(asking)
+    assert (finding.code.name, finding.path) == (code, asking.path)
+    told(finding)

@@ -100,11 +100,6 @@ NO_SIZE = ROW.replace(",6", ",")
         (ROW, EMPTY, {"source": ORT, "vendor": "onnxruntime", "modified": True}, False),
         (ROW, EMPTY, {"source": "built", "vendor": "onnxruntime"}, False),
     ],
-    ids=[
-        *("its own", "its own, of any size", "an empty one", "its neighbour's", "another size"),
-        *("another hash", "another, of any size", "no row", "NVIDIA's, modified", "ORT's, changed"),
-        *("ORT's, with another RUNPATH", "compiled"),
-    ],
 )
 def test_every_unmodified_file_of_a_wheel_must_be_its_wheels(
     rows: str, held: Digest, changes: dict[str, Any], found: bool, told: Told

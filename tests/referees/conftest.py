@@ -1,7 +1,5 @@
 """Fixtures of the referees, which are installed once a session; without them their tests are skipped."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -3,8 +3,6 @@
 Prism starts with the reduced description within a second.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from itertools import chain

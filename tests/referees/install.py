@@ -1,7 +1,5 @@
 """Installation of the referees, programs from npm that check the GitHub client, once into the cache."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import shutil

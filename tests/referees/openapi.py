@@ -1,7 +1,5 @@
 """Queries of an OpenAPI description: the parameters of a request, and the validity of an answer."""
 
-from __future__ import annotations
-
 import re
 from typing import cast
 

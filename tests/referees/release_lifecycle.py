@@ -1,7 +1,5 @@
 """The life of a release by the GitHub client: every request of the client, in its usual order."""
 
-from __future__ import annotations
-
 import hashlib
 import time
 from pathlib import Path

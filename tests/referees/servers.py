@@ -1,7 +1,5 @@
 """Runners of the referees that are servers, each on a free port of 127.0.0.1."""
 
-from __future__ import annotations
-
 import subprocess
 import time
 import urllib.error

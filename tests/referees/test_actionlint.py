@@ -5,8 +5,7 @@ npm package is release 1.6.22, older than three features that the workflows use:
 complaints.
 """
 
-from __future__ import annotations
-
+import itertools
 import json
 import os
 import re
@@ -52,32 +51,17 @@ def test_our_workflows_pass(referees: Referees, workflows: Path) -> None:
     assert complaints(referees, workflows) == []
 
 
-@pytest.mark.parametrize(
-    ("change", "rule"),
-    [
-        (
-            ("run: bash .ci/run", "run: echo '${{ github.event.pull_request.title }}'"),
-            '"github.event.pull_request.title" is potentially untrusted',
-        ),
-        (
-            (
-                "runs-on: ubuntu-24.04\n    timeout-minutes: 60",
-                "runs-on: ubuntu-24.04\n    timeout-minuts: 60",
-            ),
-            'unexpected key "timeout-minuts"',
-        ),
-        (("needs.matrix.outputs.legs", "needs.matrix.outputs.jobs"), 'property "jobs" is not defined'),
-        (
-            ("needs: [pins, matrix]\n", "needs: [pins, matrix, biuld]\n"),
-            'needs job "biuld" which does not exist',
-        ),
-    ],
-)
-def test_it_objects_to_what_github_would_not_take(
-    referees: Referees, workflows: Path, change: tuple[str, str], rule: str
-) -> None:
-    for file in workflows.glob("*.yml"):
-        file.write_text(file.read_text().replace(*change))
+CHANGES = {
+    ("run: bash .ci/run", "run: echo '${{ github.event.pull_request.title }}'"): "is potentially untrusted",
+    ("    timeout-minutes: 60", "    timeout-minuts: 60"): 'unexpected key "timeout-minuts"',
+    ("needs.matrix.outputs.legs", "needs.matrix.outputs.jobs"): 'property "jobs" is not defined',
+    ("needs: [pins, matrix]\n", "needs: [pins, matrix, biuld]\n"): 'needs job "biuld" which does not exist',
+}
+"""Changes of our workflows, and what the referee says of each."""
+
+
+def test_it_objects_to_what_github_would_not_take(referees: Referees, workflows: Path) -> None:
+    for file, (old, new) in itertools.product(workflows.glob("*.yml"), CHANGES):
+        file.write_text(file.read_text().replace(old, new))
     said = complaints(referees, workflows)
-    assert said
-    assert [one for one in said if rule not in one] == []
+    assert [rule for rule in CHANGES.values() if not any(rule in message for message in said)] == []

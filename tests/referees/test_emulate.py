@@ -5,8 +5,6 @@ assets, reports no digest and accepts any token. So an upload, which is then rea
 emulate has taken it before. Tests do not depend on the other points.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Comparison of the tests' evaluator of GitHub's expressions with GitHub's own, on those of our workflows."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

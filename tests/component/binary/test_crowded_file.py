@@ -1,20 +1,25 @@
-"""Tests of files of a few megabytes that claim far more than their size: refused quickly, in little memory.
+"""Tests of files that claim far more than their size, and of nearly empty ones of 10 GiB: refused quickly.
 
-Each file is read by a process of its own whose memory is measured. ``ru_maxrss`` would include the parent's.
+A process of its own reads a crowded file and is measured; ``ru_maxrss`` would include the parent's memory.
 """
 
-from __future__ import annotations
-
+import errno
+import mmap
 import os
 import struct
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from time import perf_counter
 
 import pytest
 
-from builder.binary.fatbin_format import BEGIN
+from builder.binary.elf import read_elf
+from builder.binary.elf_headers import ElfError, MappedFile
+from builder.binary.fatbin import read_containers
+from builder.binary.fatbin_format import BEGIN, FatbinError
 from builder.contents.reading import read_file
 from tests.support import ROOT
 from tests.support.factories.binaries import SASS, container, elf, image, sass
@@ -125,7 +130,7 @@ CROWDED: dict[str, tuple[str, Callable[[], bytes]]] = {
 def _read(file: Path, name: str, told: Told, seconds: float) -> None:
     """Read the file in a process of its own, whose message goes to the catalogue, within the limits."""
     argv = [sys.executable, "-c", READ, str(file), name]
-    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True, timeout=900)
     took, message = done.stdout.splitlines()
     told(message)
     needed, mebibytes = map(float, took.split())
@@ -165,3 +170,74 @@ def test_a_file_that_asks_for_more_than_its_size(name: str, tmp_path: Path, told
     called, make = CROWDED[name]
     (tmp_path / called).write_bytes(make())
     _read(tmp_path / called, f"lib/{called}", told, SECONDS)
+
+
+SIZE, LARGEST = 10 << 30, 4 << 30
+
+TOO_LARGE = f"a file of 10,737,418,240 bytes: no library is larger than 4 GiB (at offset {LARGEST:#x})"
+
+
+def _claims_all() -> bytes:
+    """Return a library whose ``.nv_fatbin`` section extends to the end of the file."""
+    library = bytearray(elf({".nv_fatbin": sass(50)}))
+    (table,) = struct.unpack_from("<Q", library, 40)
+    headers = range(table, len(library), 64)
+    header = next(at for at in headers if library[at + 4 : at + 8] == b"\1\0\0\0")
+    (start,) = struct.unpack_from("<Q", library, header + 24)
+    struct.pack_into("<Q", library, header + 32, SIZE - start)
+    return bytes(library)
+
+
+FILES = {
+    "a library in front": elf({".nv_fatbin": sass(50)}),
+    "a fatbin section that claims all of it": _claims_all(),
+    "an ELF header alone": elf()[:64],
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_library_that_is_too_large(name: str, on_disk: Path) -> None:
+    for read in (read_containers, read_elf):
+        with _sparse(on_disk, FILES[name]) as buffer, pytest.raises(ElfError) as caught:
+            read(buffer)
+        assert (str(caught.value), caught.value.offset) == (TOO_LARGE, LARGEST)
+
+
+def test_a_bare_fatbin_that_is_too_large(on_disk: Path) -> None:
+    with _sparse(on_disk, sass(50)) as buffer, pytest.raises(FatbinError) as caught:
+        read_containers(buffer)
+    assert (str(caught.value), caught.value.offset) == (TOO_LARGE, LARGEST)
+
+
+def test_nothing_but_zeros(on_disk: Path) -> None:
+    with (
+        _sparse(on_disk, b"") as buffer,
+        pytest.raises(ElfError, match=r"not an ELF file \(at offset 0x0\)"),
+    ):
+        read_containers(buffer)
+
+
+def test_where_the_system_does_not_tell_holes_all_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lseek(number: int, start: int, how: int) -> int:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    file = tmp_path / "demo.fatbin"
+    file.write_bytes(sass(50))
+    monkeypatch.setattr(os, "lseek", lseek)
+    with file.open("rb") as handle, MappedFile(handle) as buffer:
+        assert not buffer.is_hole(0, len(buffer))
+
+
+@contextmanager
+def _sparse(folder: Path, begin: bytes) -> Iterator[mmap.mmap]:
+    """Map a file that begins with ``begin``; the caller's work on the mapping must take less than
+    a second."""
+    file = folder / "libdemo.so"
+    file.write_bytes(begin)
+    os.truncate(file, SIZE)
+    with file.open("rb") as handle, mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as buffer:
+        started = perf_counter()
+        yield buffer
+        assert perf_counter() - started < 1

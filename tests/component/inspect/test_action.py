@@ -1,7 +1,6 @@
 """Tests of ``action.yml``: its step runs with the shell and the environment that a runner provides."""
 
-from __future__ import annotations
-
+import json
 import os
 import re
 import subprocess
@@ -12,9 +11,8 @@ import pytest
 import yaml
 
 from tests.support import ROOT
-from tests.support.factories.archives import files
 from tests.support.factories.binaries import PTX, SASS, container, elf, image
-from tests.support.runner_commands import NAMES, commands
+from tests.support.tables import table
 
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 
@@ -53,20 +51,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("given", "code"),
-    [
-        ({"path": "liba.so", "require": "7.5,8.6"}, 6),
-        ({"path": "liba.so", "require": "7.5,8.6", "jit-ok": "true"}, 0),
-        ({"path": "liba.so", "require": "7.5", "jit-ok": "yes"}, 2),
-        ({"path": "liba.so", "deep": "true"}, 6),
-        ({"path": "liba.so", "deep": "yes"}, 2),
-        ({"path": ""}, 2),
-    ],
-)
-def test_the_exit_code_is_that_of_inspect(folder: Path, given: Mapping[str, str], code: int) -> None:
-    done = runner(folder, given)
-    assert done.returncode == code, done.stdout
+@pytest.mark.parametrize(("given", "code"), table("inspect/action.txt"))
+def test_the_exit_code_is_that_of_inspect(folder: Path, given: str, code: str) -> None:
+    done = runner(folder, json.loads(given))
+    assert done.returncode == int(code), done.stdout
     assert "Traceback" not in done.stdout + done.stderr
 
 
@@ -129,14 +117,3 @@ def test_the_word_that_lets_commands_through_again_is_another_each_time(folder: 
     }
     assert len(words) == 3
     assert all(re.fullmatch("::stop-commands::[0-9a-f]{32}", word) for word in words)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_an_archive_with_a_command_for_a_name_says_nothing_to_the_runner(folder: Path, name: str) -> None:
-    library = (folder / "liba.so").read_bytes()
-    (folder / "odd.tar").write_bytes(files({f"{name}.so": library, "broken.so": b"\x7fELF"}))
-    done = runner(folder, {"path": "odd.tar", "require": "9.0"})
-    assert obeyed(done.stdout) == []
-    first, *inside, _, last, _ = re.split("\r\n|\r|\n", done.stdout)
-    assert (first.removeprefix("::stop-commands::"), done.returncode) == (last.strip(":"), 6)
-    assert commands("\n".join(inside)) == [], "nor would it without that word"

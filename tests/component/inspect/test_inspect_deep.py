@@ -1,16 +1,10 @@
 """Tests of ``inspect --deep``: kernels, stubs and damage in text, JSON and SARIF, and the exit code."""
 
-from __future__ import annotations
-
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from builder.io.archive.client_zipapp import build_inspector
-from tests.support import ROOT
 from tests.support.factories.binaries import LZ4, SASS, container, elf, image
 from tests.support.factories.cubins import ADDS, ptx_image, sass_image, stub, work
 from tests.support.factories.project_copy import Place
@@ -48,11 +42,6 @@ def test_a_stub_is_a_note_and_no_failure(copied: Place, library: Path, told: Tol
     assert "A013" not in copied.run("inspect", str(library)).stdout
 
 
-def test_one_image_is_told_in_the_singular(copied: Place, library: Path, told: Told) -> None:
-    library.write_bytes(elf({".nv_fatbin": container(sass_image(80, {"add": work(80)}))}))
-    told(copied.run("inspect", str(library), "--deep").stdout)
-
-
 def test_json_has_each_kernel_and_stub(copied: Place, library: Path, told: Told) -> None:
     said = json.loads(copied.run("inspect", str(library), "--deep", "--json").stdout)
     schema("inspect").validate(said)
@@ -70,14 +59,3 @@ def test_damage_fails_and_is_in_sarif(copied: Place, cut: Path, tmp_path: Path) 
     assert done.stderr.splitlines()[1].startswith(f"error {DAMAGE}")
     (run,) = json.loads((tmp_path / "found.sarif").read_text())["runs"]
     assert [(one["ruleId"], one["level"]) for one in run["results"]] == [("A010", "error"), ("A013", "note")]
-
-
-def test_the_single_file_says_the_same_without_any_package(
-    copied: Place, library: Path, tmp_path: Path
-) -> None:
-    inspector = build_inspector(ROOT, tmp_path / "ortpacks-inspect.pyz")
-    argv = [sys.executable, "-W", "error", "-I", "-S", str(inspector), str(library), "--deep", "--json"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    theirs = copied.run("inspect", str(library), "--deep", "--json")
-    assert (done.returncode, done.stdout) == (0, theirs.stdout), done.stderr
-    assert "has no package lz4" in done.stderr

@@ -1,15 +1,11 @@
 """Tests of inspect's output: page and picture are written whole or not at all; stdout is a table
 or only JSON."""
 
-from __future__ import annotations
-
 import gzip
 import io
-import json
 import os
 from dataclasses import replace
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 
@@ -25,24 +21,17 @@ from builder.io.wiring import Wiring
 from tests.support.factories.archives import zipped
 from tests.support.factories.binaries import elf, sass
 from tests.support.factories.libraries import BROKEN, OWN, PLAIN, PROVIDER
-from tests.support.fakes.ports import FakeReporter, reported
+from tests.support.fakes.ports import reported
 from tests.support.messages import Told
-from tests.support.schemas import schema
 
 REPORTS = [InspectedSource("my.whl", [PROVIDER, PLAIN]), InspectedSource("other.whl", [OWN, BROKEN])]
 
 
 @pytest.fixture
-def out() -> io.StringIO:
+def out(shop: Wiring) -> io.StringIO:
     """Return the stream that stands for stdout."""
-    return io.StringIO()
-
-
-@pytest.fixture
-def shop(tmp_path: Path, root: Path, out: io.StringIO) -> Wiring:
-    made = Wiring(root, dist=tmp_path / "dist", reporter=FakeReporter())
-    made.console = Console(env={}, stream=out)
-    return made
+    shop.console = Console(env={}, stream=(stream := io.StringIO()))
+    return stream
 
 
 def test_a_table_and_a_line_for_each_file(shop: Wiring, tmp_path: Path, out: io.StringIO) -> None:
@@ -53,14 +42,6 @@ def test_a_table_and_a_line_for_each_file(shop: Wiring, tmp_path: Path, out: io.
     assert html.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
     assert picture.read_text(encoding="utf-8").startswith("<svg ")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["map.html", "map.svg"]
-
-
-def test_json_is_all_there_is_on_stdout(shop: Wiring, tmp_path: Path, out: io.StringIO) -> None:
-    show(shop, REPORTS, InspectOptions(as_json=True), tmp_path / "map.html", None)
-    said = json.loads(out.getvalue())
-    schema("inspect").validate(said)
-    assert reported(shop) == []
-    assert (tmp_path / "map.html").is_file()
 
 
 PROMISED = Promise("p", "", sm=("88",), capabilities={Capability(8, 8): Support.NATIVE})
@@ -101,13 +82,6 @@ def test_a_place_where_no_file_can_be_is_told(tmp_path: Path, name: str, told: T
     assert list(tmp_path.iterdir()) == [tmp_path / "pipe"]
 
 
-def test_one_file_under_two_names_is_one(tmp_path: Path, told: Told) -> None:
-    (tmp_path / "sub").mkdir()
-    with pytest.raises(ValidationError) as caught:
-        require_places({"--html": tmp_path / "map", "--svg": tmp_path / "sub/../map"})
-    told(caught.value)
-
-
 @pytest.mark.parametrize(
     ("name", "data"),
     [
@@ -122,14 +96,3 @@ def test_what_may_be_inspected_is_not_replaced(tmp_path: Path, name: str, data: 
     (tmp_path / name).write_bytes(data)
     with pytest.raises(ValidationError, match=f"{name} is a library or an archive, and would be replaced"):
         require_places({"--html": tmp_path / name})
-
-
-def test_a_file_that_cannot_be_written_is_told_by_name(
-    shop: Wiring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: Told
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "open", Mock(side_effect=PermissionError(13, "Permission denied")))
-        with pytest.raises(DiskError) as caught:
-            show(shop, REPORTS, InspectOptions(as_json=False), tmp_path / "map.html", None)
-    told(caught.value)
-    assert list(tmp_path.iterdir()) == []

@@ -1,7 +1,5 @@
 """Tests of inspect with packages: the promise of the manifest is compared with the code in the libraries."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Mapping, Sequence
@@ -26,7 +24,6 @@ from tests.support.factories.archives import files
 from tests.support.factories.binaries import elf, sass
 from tests.support.factories.documents import manifest
 from tests.support.factories.packages import PROVIDER
-from tests.support.fakes.ports import FakeReporter
 from tests.support.messages import Told
 from tests.support.schemas import schema
 
@@ -76,11 +73,6 @@ def packed(folder: Path) -> Path:
     path = folder / "old.tar"
     path.write_bytes(files({f"old/{name}": data for name, data in content(package()).items()}))
     return path
-
-
-@pytest.fixture
-def shop(tmp_path: Path, root: Path) -> Wiring:
-    return Wiring(root, dist=tmp_path / "dist", reporter=FakeReporter())
 
 
 @pytest.fixture
@@ -190,39 +182,11 @@ def test_of_a_thin_package_only_what_is_here_is_compared(shop: Wiring, place: Pa
     assert (promise.elsewhere, promise.findings) == (1, ())
 
 
-def test_a_thin_package_that_was_completed_is_compared_as_a_whole(shop: Wiring, place: Path) -> None:
-    promise = promised(shop, written(place, content(package(Layout.THIN))))
-    assert (promise.elsewhere, promise.findings) == (0, ())
-
-
-def test_a_library_that_cannot_be_read_is_told_once(shop: Wiring, place: Path) -> None:
-    found = looked(shop, written(place, content(package(), **{PROVIDER: PROVIDER_BYTES, CUBLAS: b""})))
-    assert found.promises[0].findings == ()
-    with pytest.raises(CheckFailedError, match="1 of 2 libraries cannot be read\n"):
-        require_sound([found])
-
-
-def test_a_manifest_that_is_older_than_a_gpu_promises_nothing_of_it(shop: Wiring, place: Path) -> None:
-    older = {device: how for device, how in package().capabilities.items() if device not in {"8.9", "12.1"}}
-    promise = promised(shop, written(place, content(package(capabilities=older))))
-    assert (len(promise.capabilities), promise.findings) == (len(CAPABILITIES) - 2, ())
-
-
-@pytest.mark.parametrize(
-    "foreign",
-    [
-        '{"name": "an app", "icons": []}',
-        '[{"Config": "a.json", "Layers": []}]',
-        "",
-        '{"format": 1, "name": "x"}',
-    ],
-)
+@pytest.mark.parametrize("foreign", ['{"name": "an app"}', "[]", "", '{"format": 1, "name": "x"}'])
 def test_a_manifest_of_others_is_no_promise(shop: Wiring, place: Path, foreign: str) -> None:
     found = looked(shop, written(place, {**content(package()), "manifest.json": foreign.encode()}))
     assert found.promises == ()
-    said = document([found])["sources"]
-    assert isinstance(said, list)
-    assert "promises" not in said[0]
+    assert "promises" not in json.dumps(document([found]))
 
 
 def test_each_of_several_packages_has_its_promise(shop: Wiring, place: Path) -> None:

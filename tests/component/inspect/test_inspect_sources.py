@@ -1,7 +1,5 @@
 """Tests of inspect with several sources: labels, failures by name, and no files left on the disk."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from pathlib import Path
@@ -17,17 +15,12 @@ from tests.doubles.fileserver import FileServer, serve
 from tests.support.factories.archives import files
 from tests.support.factories.binaries import PTX, SASS, container, elf, image, sass
 from tests.support.factories.project_copy import Place
-from tests.support.fakes.ports import FakeReporter
 from tests.support.messages import Told
+from tests.support.tables import table
 
 LIBRARY = elf({".nv_fatbin": sass(75)})
 
 VALUED = frozenset({"--also", "--html", "--svg", "-p"})
-
-
-@pytest.fixture
-def shop(tmp_path: Path, root: Path) -> Wiring:
-    return Wiring(root, dist=tmp_path / "dist", reporter=FakeReporter())
 
 
 @pytest.fixture
@@ -74,14 +67,6 @@ def test_a_password_in_a_url_is_not_in_the_report(shop: Wiring) -> None:
     assert found.label == f"{server.url}/liba.so".replace("//", "//…@", 1)
 
 
-def test_only_the_report_is_on_stdout_when_a_server_stumbles(copied: Place) -> None:
-    with serve(FileServer({"liba.so": LIBRARY}, faults=["500"])) as server:
-        done = copied.run("inspect", f"{server.url}/liba.so", "--json")
-    assert done.returncode == 0
-    assert isinstance(json.loads(done.stdout), dict)
-    assert "HTTP 500 Internal Server Error; trying again" in done.stderr
-
-
 def test_several_sources_by_flag_and_as_bare_words(copied: Place, sources: list[str]) -> None:
     done = copied.run("inspect", sources[0], "--also", sources[1], "--json")
     bare = copied.run("inspect", "--json", *sources[:2])
@@ -90,35 +75,9 @@ def test_several_sources_by_flag_and_as_bare_words(copied: Place, sources: list[
     assert all(name in done.stdout for name in ("liba.so", "libb.so", "libplain.so"))
 
 
-@pytest.mark.parametrize(
-    ("given", "put"),
-    [
-        ("", ""),
-        ("a", "a"),
-        ("a b c", "a --also b --also c"),
-        ("--json a b", "--json a --also b"),
-        ("a --html x b --svg=y c", "a --html x --also b --svg=y --also c"),
-        ("-p x a b --json c", "-p x a --also b --json --also c"),
-        ("a --also b c", "a --also b --also c"),
-        ("--html -odd a b", "--html -odd a --also b"),
-    ],
-)
-def test_bare_words_after_the_first_become_flags(given: str, put: str) -> None:
-    assert list(with_flags(given.split(), VALUED)) == put.split()
-
-
-@pytest.mark.parametrize(
-    ("given", "put"),
-    [
-        ("", ""),
-        ("a", "--package a"),
-        ("a b --base nvidia c", "--package a --package b --base nvidia --package c"),
-        ("--package a b", "--package a --package b"),
-    ],
-)
-def test_every_bare_word_of_a_verb_over_packages_is_one(given: str, put: str) -> None:
-    valued = frozenset({"--package", "--base"})
-    assert list(with_flags(given.split(), valued, "--package")) == put.split()
+@pytest.mark.parametrize(("given", "flag", "put"), table("inspect/flags.txt"))
+def test_bare_words_become_flags(given: str, flag: str, put: str) -> None:
+    assert list(with_flags(given.split(), VALUED, flag)) == put.split()
 
 
 @pytest.mark.parametrize("name", ["liba.so", "a.whl"])
@@ -136,21 +95,6 @@ def test_a_file_that_may_not_be_read_is_not_damaged(
 
     monkeypatch.setattr(Path, "open", refused)
     told(copied.fails(11, "inspect", str(file)))
-
-
-def test_a_link_that_leads_nowhere_fails_by_name(shop: Wiring, tmp_path: Path, told: Told) -> None:
-    folder = tmp_path / "lib"
-    folder.mkdir()
-    (folder / "libcudart.so.12").write_bytes(LIBRARY)
-    (folder / "libcudnn.so.9").symlink_to("libcudnn.so.9.1")
-    (folder / "libcudnn_ops.so.9").symlink_to("../liboutside")
-    (tmp_path / "liboutside").write_bytes(LIBRARY)
-    (report,) = inspect_sources(shop, [str(folder)])
-    whole = [item.name for item in report.libraries if not item.problem]
-    assert whole == ["libcudart.so.12", "libcudnn_ops.so.9"]
-    with pytest.raises(CheckFailedError) as caught:
-        require_sound([report])
-    told(caught.value)
 
 
 def test_what_must_run_where_is_held_to_it(copied: Place, tmp_path: Path, told: Told) -> None:

@@ -1,10 +1,7 @@
 """Tests of ``ortpacks-inspect.pyz`` on every supported Python with only the standard library."""
 
-from __future__ import annotations
-
 import errno
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -22,6 +19,7 @@ from tests.support.factories.archives import files
 from tests.support.factories.binaries import PTX, SASS, container, elf, image, sass
 from tests.support.factories.project_copy import Place
 from tests.support.pythons import one_of
+from tests.support.tables import table
 
 VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14", "3.15")
 
@@ -99,21 +97,9 @@ def test_what_is_packed_with_zstd_needs_a_python_or_a_program_that_reads_it(
         assert "error: Nothing here can unpack zstd. Install one of: the program zstd" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--require", "sm_86,9.9"], "--require: no GPU has 9.9. Name some of 5.0, 5.2"),
-        (["--jit"], "--jit-ok needs --require. Name the GPUs: --require 7.5,8.6"),
-        (["--require", ""], "--require: '' is not a compute capability"),
-        (["--diff"], "--diff compares two sources, and 1 is named"),
-        (["gone.whl"], "gone.whl is neither a file nor a folder"),
-        (["--sarif", "/nowhere/x"], "/nowhere is no folder"),
-    ],
-)
-def test_bad_words_are_told(
-    capsys: pytest.CaptureFixture[str], wheel: Path, words: list[str], said: str
-) -> None:
-    assert main([str(wheel), *words]) == 2
+@pytest.mark.parametrize(("words", "said"), table("inspect/words.txt"))
+def test_bad_words_are_told(capsys: pytest.CaptureFixture[str], wheel: Path, words: str, said: str) -> None:
+    assert main([str(wheel), *words.split()]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"error: {said}")
 
@@ -127,22 +113,6 @@ def test_the_same_sources_give_the_same_bytes_of_ours_alone(inspector: Path, tmp
     assert not [
         name for name in names if name.startswith(("builder/build/", "builder/io/wiring", "builder/client"))
     ]
-
-
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_a_file_name_that_the_locale_cannot_spell(tmp_path: Path, encoding: str) -> None:
-    """A pipe of Windows has its code page; ``\N{EN DASH}`` is not in every one."""
-    library = tmp_path / "lib\N{EN DASH}gpu.so"
-    library.write_bytes(elf({".nv_fatbin": container(image(SASS, 75))}))
-    done = subprocess.run(
-        [sys.executable, "-m", "builder.inspect", library],
-        env={**os.environ, "PYTHONIOENCODING": encoding},
-        cwd=ROOT,
-        capture_output=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert rb"lib\u2013gpu.so" in done.stdout
 
 
 def test_without_a_folder_for_temporary_files_it_says_what_to_set(

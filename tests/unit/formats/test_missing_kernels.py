@@ -1,8 +1,6 @@
 """Tests of the kernels that a smaller profile lacks, and of ONNX Runtime's messages when a model
 needs one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -55,9 +53,8 @@ def test_of_a_version_that_was_not_read_the_whole_domain() -> None:
         assert counted(missing) == "9 of ai.onnx, all of com.microsoft"
 
 
-@pytest.mark.parametrize("profile", ["full", None])
-def test_a_full_package_and_a_repacked_wheel_lack_nothing(profile: str | None) -> None:
-    assert cannot_run(profile, "1.21.0") == ()
+def test_a_full_package_and_a_repacked_wheel_lack_nothing() -> None:
+    assert cannot_run("full", "1.21.0") == cannot_run(None, "1.21.0") == ()
     assert consequence_of((), "wheel") is None
 
 
@@ -78,10 +75,8 @@ def test_only_the_official_host_makes_what_lean_cannot_run(host: str | None, tol
     [
         (NOT_FOUND.format("com.microsoft.BiasGelu(1)"), LEAN, "com.microsoft.BiasGelu"),
         (NOT_FOUND.format("com.microsoft.BiasGelu(1)"), WHOLE, "com.microsoft.BiasGelu"),
-        (NOT_FOUND.format("LayerNormalization(1)"), LEAN, "LayerNormalization"),
         (NOT_FOUND.format("SimplifiedLayerNormalization(1)"), LEAN, "SimplifiedLayerNormalization"),
         (NOT_FOUND.format("LayerNormalization(17)"), LEAN, None),
-        (NOT_FOUND.format("Add(14)"), LEAN, None),
         (NOT_FOUND.format("Add(14)"), cannot_run("minimal", "1.21.0"), "Add"),
         (NOT_FOUND.format("com.microsoft.BiasGelu(1)"), (), None),
         (UNREGISTERED.format("Gelu"), LEAN, "com.microsoft.Gelu"),

@@ -1,13 +1,23 @@
-"""Tests of texts for messages: lists and names of unknown origin."""
-
-from __future__ import annotations
+"""Tests of texts for messages: lists, names of unknown origin, addresses, and which of those get a token."""
 
 import json
+import time
 
 import pytest
 
-from builder.formats.text import abridged, commandless, listed, printable, shown
+from builder.formats.text import (
+    abridged,
+    commandless,
+    listed,
+    may_carry_a_token,
+    printable,
+    redacted,
+    redacted_message,
+    shown,
+)
+from tests.support.messages import Told
 from tests.support.runner_commands import NAMES, commands
+from tests.support.tables import table
 
 
 def test_lists_read_as_people_write_them() -> None:
@@ -34,3 +44,31 @@ def test_what_is_no_command_and_json_stay_as_they_are() -> None:
         assert commandless(text) == text
     document = {"##[error]": ["::error::x", "##[[", "\\##["]}
     assert json.loads(commandless(json.dumps(document, indent=2))) == document
+
+
+@pytest.mark.parametrize("text", [text for (text,) in table("formats/addresses.txt")])
+def test_logins_and_signatures_are_taken_out_and_nothing_else(text: str, told: Told) -> None:
+    """A message keeps its advice too."""
+    told(redacted(text))
+    told(redacted_message(text))
+
+
+@pytest.mark.parametrize("part", ["?sig", "sig", "a1", "://", "ab:/", "u:p@"])
+def test_hostile_addresses_take_no_longer_than_their_bytes(part: str) -> None:
+    """Names of a query without a value were cubic: 6 kB took 4 s, a redirect's 64 kB more than an hour."""
+    text, start = "http://h/?" + part * 10_000, time.process_time()
+    assert redacted_message(text)
+    assert redacted(text)
+    assert time.process_time() - start < 1
+
+
+def test_plain_http_is_for_this_machine() -> None:
+    for url in ("https://git.example/x", "http://127.0.0.1:8080/x", "http://localhost"):
+        assert may_carry_a_token(url)
+    others = (
+        "git.example/x",
+        "localhost.git.example/x",
+        "127.0.0.1:x@git.example/",
+        "127.0.0.1.git.example/",
+    )
+    assert not any(may_carry_a_token(f"http://{other}") for other in others)

@@ -1,8 +1,6 @@
 """Tests of the records in docs/atlas: each is complete, has today's verdicts, and agrees with
 other readers."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import pytest

@@ -1,10 +1,8 @@
-"""Tests of files, folders, archives and URLs that hold libraries, and of the ways in which they
-can be wrong."""
-
-from __future__ import annotations
+"""Tests of files, folders, archives and URLs that hold libraries, of archives in archives, and of faults."""
 
 import gzip
 import io
+import json
 import os
 import shutil
 import struct
@@ -14,8 +12,6 @@ import time
 import tracemalloc
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,11 +30,13 @@ from builder.inspect.opener import Opener, shown
 from builder.io.transfer import HttpTransfer
 from tests.doubles.fileserver import FileServer, serve
 from tests.support.factories.archives import files, member, pax_tar, tar, zip_claiming, zipped
-from tests.support.factories.archives_of_objects import ar
+from tests.support.factories.archives_of_objects import ar, as_object
 from tests.support.factories.binaries import sass
+from tests.support.factories.pe import pe
 from tests.support.fakes.ports import FakeReporter
 from tests.support.messages import Told
-from tests.support.opened import LIBRARY, OTHER, Holds, Refuses, found
+from tests.support.opened import LIBRARY, OTHER, Holds, Refuses, found, refused
+from tests.support.tables import table
 
 FATBIN = sass(90)
 
@@ -100,42 +98,10 @@ def linked(work: Path, links: dict[str, str]) -> Path:
     return folder
 
 
-def shown_links(opener: Opener, folder: Path) -> list[str]:
-    with opener.files(str(folder)) as held:
-        return [name for name, path in held.libraries if path.is_symlink()]
-
-
-@pytest.mark.parametrize(
-    ("links", "told"),
-    [
-        ({"liba.so": "liba.so.1", "libb.so": "liba.so", "sub/libc.so": "../liba.so.1"}, []),
-        ({"liba.so": "../linked/liba.so.1"}, []),
-        ({"libx.so.9": "../outside", "libgone.so.9": "libgone.so.9.1"}, ["libgone.so.9", "libx.so.9"]),
-        ({"libx.so": "libx.so.9", "libx.so.9": "../outside"}, ["libx.so"]),
-        ({"libloop.so": "libloop.so", "libgone.so": "gone"}, ["libgone.so", "libloop.so"]),
-        ({"libtext.so": "README"}, ["libtext.so"]),
-        ({"libfolder.so": "sub", "libnull.so": "/dev/null"}, ["libfolder.so", "libnull.so"]),
-        ({"tool": "../outside", "gone": "gone.py"}, []),
-    ],
-)
-def test_a_link_is_shown_unless_its_file_is(
-    opener: Opener, work: Path, links: dict[str, str], told: list[str]
-) -> None:
-    assert shown_links(opener, linked(work, links)) == told
-
-
-def test_a_folder_with_nothing_but_a_dangling_link_is_not_empty(opener: Opener, work: Path) -> None:
-    (work / "libcudnn.so.9").symlink_to("libcudnn.so.9.1.0")
-    assert shown_links(opener, work) == ["libcudnn.so.9"]
-
-
-def test_a_file_outside_is_read_under_its_links_name(opener: Opener, work: Path) -> None:
-    folder = linked(work, {"libx.so.9": "../outside"})
-    assert found(opener, folder) == {"liba.so.1": LIBRARY, "libx.so.9": OTHER}
-
-
-def test_an_empty_word_is_not_this_folder(opener: Opener) -> None:
-    assert said(opener, "", ValidationError).startswith("'' is neither a file nor a folder.")
+@pytest.mark.parametrize(("links", "seen"), table("inspect/links.txt"))
+def test_a_link_is_shown_unless_its_file_is(opener: Opener, work: Path, links: str, seen: str) -> None:
+    with opener.files(str(linked(work, json.loads(links)))) as held:
+        assert [name for name, path in held.libraries if path.is_symlink()] == seen.split()
 
 
 @pytest.mark.parametrize("name", ["lib/libone.so", "lib/plugin", "kernels/all.fatbin", "lib/empty.so"])
@@ -143,24 +109,7 @@ def test_a_file_by_itself_is_shown_by_its_name(opener: Opener, tree: Path, name:
     assert found(opener, tree / name) == {Path(name).name: TREE[name]}
 
 
-def test_a_link_that_is_named_is_followed(opener: Opener, tree: Path) -> None:
-    assert found(opener, tree / "lib/libone.so.1") == {"libone.so.1": LIBRARY}
-
-
-@pytest.mark.parametrize(
-    ("name", "option"),
-    [
-        ("x.tar", "--format=gnu"),
-        ("x.tar", "--format=v7"),
-        ("x.tar", "--format=posix"),
-        ("x.tar.gz", "--gzip"),
-        ("x.tgz", "--gzip"),
-        ("x.tar.zst", "--zstd"),
-        ("x.tar.bz2", "--bzip2"),
-        ("x.tar.xz", "--xz"),
-        ("name-says-nothing", "--zstd"),
-    ],
-)
+@pytest.mark.parametrize(("name", "option"), table("inspect/tars.txt"))
 def test_a_tar_of_any_compression_and_layout(
     opener: Opener, tree: Path, work: Path, name: str, option: str
 ) -> None:
@@ -318,16 +267,19 @@ def test_a_tar_whose_headers_lie_is_told(refuses: Refuses, lie: str, compressed:
     assert refuses(gzip.compress(LIES[lie]) if compressed else LIES[lie])
 
 
-@pytest.mark.parametrize("sparse", [False, True])
-def test_a_library_larger_than_the_disk_is_told_before_it_is_written(
-    opener: Opener, work: Path, sparse: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("kind", "size"), [("tar", 200_000_000), ("sparse", 200_000_000), ("zip", 1_200_000)]
+)
+def test_what_is_larger_than_the_disk_is_told_before_it_is_written(
+    opener: Opener, work: Path, kind: str, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    size = 200_000_000
-    (work / "x.tar").write_bytes(_claiming(size, sparse=sparse))
+    members = {f"{number}.so": bytes(300_000) for number in range(4)}
+    data = zipped(members) if kind == "zip" else _claiming(size, sparse=kind == "sparse")
+    (work / "x").write_bytes(data)
     free = shutil.disk_usage(work)._replace(free=1_000_000)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: free)
-    told = said(opener, work / "x.tar", DiskError)
-    assert f"about {size:,} bytes are needed" in told
+    told = said(opener, work / "x", DiskError)
+    assert f"about {size:,} bytes are needed, 1,000,000 are free" in told
     assert told.endswith("Free space there and run again.")
 
 
@@ -351,24 +303,10 @@ def test_a_small_archive_that_claims_gigabytes_is_told_before_any_is_read(
     assert MORE_BYTES in refuses(_claiming(size, sparse=True))
 
 
-def test_a_small_zip_that_claims_gigabytes_is_told_before_any_is_read(refuses: Refuses) -> None:
-    assert MORE_BYTES in refuses(zip_claiming(300 << 20, {"a.so": LIBRARY}))
-
-
 def test_a_member_larger_than_any_library_is_not_written(tmp_path: Path) -> None:
     scratch = Scratch(tmp_path / "scratch")
     with pytest.raises(IntegrityError, match=r"a has 4,294,967,297 bytes: no library is larger than 4 GiB\."):
         scratch.keep(io.BytesIO(), (4 << 30) + 1, "a")
-
-
-def test_a_zip_that_unpacks_to_more_than_the_disk_is_told(
-    opener: Opener, work: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (work / "bomb.zip").write_bytes(zipped({f"{number}.so": bytes(300_000) for number in range(4)}))
-    free = shutil.disk_usage(work)._replace(free=1_000_000)
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: free)
-    told = said(opener, work / "bomb.zip", DiskError)
-    assert "about 1,200,000 bytes are needed, 1,000,000 are free" in told
 
 
 def sparse_by_pax(pieces: int) -> bytes:
@@ -532,12 +470,6 @@ def test_a_zstd_with_a_window_for_another_machine_is_told(refuses: Refuses) -> N
     assert "needs a window of 256 MiB" in refuses(b"\x28\xb5\x2f\xfd\x00" + bytes([18 << 3]) + block)
 
 
-def test_several_zstd_frames_are_one_stream(holds: Holds) -> None:
-    data = files({"a.so": LIBRARY, "b.so": OTHER})
-    skippable = struct.pack("<II", 0x184D2A50, 3) + b"abc"
-    assert holds(compress(data[:700]) + compress(data[700:]) + skippable) == {"a.so": LIBRARY, "b.so": OTHER}
-
-
 @pytest.fixture
 def server() -> Iterator[FileServer]:
     wheel = zipped({"capi/a.so": LIBRARY})
@@ -550,44 +482,89 @@ def test_a_url_is_fetched_and_opened(opener: Opener, work: Path, server: FileSer
     assert found(opener, f"{server.url}/libb.so?token=x#y") == {"libb.so": OTHER}
 
 
-def test_the_signature_of_an_address_is_shown_nowhere(opener: Opener) -> None:
+def test_the_signature_of_an_address_is_not_shown() -> None:
     """Stores of artifacts sign their addresses: whoever has read one may fetch the file."""
-    titles = []
-
-    class Titles(FakeReporter):
-        @contextmanager
-        def progress(self, title: str, _total: int) -> Iterator[Callable[[int], None]]:
-            titles.append(title)
-            yield lambda _done: None
-
-    transfer = HttpTransfer(reporter=Titles(), sleep=lambda _: None, env={})
-    with serve(FileServer({"a.so?X-Amz-Signature=5ecret": LIBRARY})) as running:
-        address = f"{running.url}/a.so?X-Amz-Signature=5ecret"
-        assert found(replace(opener, transfer=transfer), address) == {"a.so": LIBRARY}
-    assert (titles, shown(address)) == (["a.so"], f"{running.url}/a.so?X-Amz-Signature=…")
     assert shown("https://h/a?id=7&sig=5ecret&se=9#b") == "https://h/a?id=7&sig=…&se=9#b"
     assert shown("what?sig=1.so") == "what?sig=1.so"
 
 
-@pytest.mark.parametrize(
-    ("faults", "code"), [(["403"], "HTTP 403"), (["204"], "HTTP 204"), (["500"] * 5, "HTTP 500")]
-)
-def test_a_status_other_than_200_is_a_message(
-    opener: Opener, server: FileServer, faults: list[str], code: str, told: Told
+PTX = b".version 8.4\n.target sm_90\n"
+
+INSIDE = {
+    "pkg/libone.so": LIBRARY,
+    "pkg/two.dll": pe({".nv_fatbin": sass(80)}),
+    "pkg/libthree.a": ar({"a.o": as_object(LIBRARY)}),
+    "pkg/four.o": as_object(LIBRARY),
+    "pkg/five": PTX,
+    "README": b"text",
+}
+
+WANTED_INSIDE = {name: data for name, data in INSIDE.items() if name != "README"}
+
+
+WHEEL = zipped(INSIDE)
+
+
+@pytest.mark.parametrize("pack", [zipped, files])
+@pytest.mark.parametrize("name", ["in.whl", "named.like.nothing"])
+def test_a_wheel_in_an_archive(
+    opener: Opener, work: Path, pack: Callable[[Mapping[str, bytes]], bytes], name: str
 ) -> None:
-    server.faults += faults
-    message = said(opener, f"{server.url}/a.whl", TransferError)
-    assert code in message
-    told(message)
+    (work / "outer").write_bytes(pack({"top.so": LIBRARY, f"wheels/{name}": WHEEL}))
+    inner = {f"wheels/{name}/{path}": data for path, data in WANTED_INSIDE.items()}
+    assert found(opener, work / "outer") == {"top.so": LIBRARY, **inner}
 
 
-def test_a_body_that_is_always_cut_is_told(opener: Opener, work: Path, server: FileServer) -> None:
-    server.ranges = False
-    server.faults += ["cut"] * 20
-    assert "(tried 5 times)" in said(opener, f"{server.url}/a.whl", TransferError)
+def test_a_wheel_in_a_wheel_in_a_wheel(opener: Opener, work: Path, told: Told) -> None:
+    (work / "a.whl").write_bytes(zipped({"b.whl": zipped({"c.whl": zipped({"libx.so": LIBRARY})})}))
+    assert found(opener, work / "a.whl") == {"b.whl/c.whl/libx.so": LIBRARY}
+    (work / "deep.whl").write_bytes(zipped({"a.whl": (work / "a.whl").read_bytes()}))
+    with pytest.raises(ValidationError) as caught:
+        found(opener, work / "deep.whl")
+    told(caught.value)
 
 
-def test_a_page_in_place_of_an_archive_is_told_by_its_url(
-    opener: Opener, server: FileServer, told: Told
-) -> None:
-    told(said(opener, f"{server.url}/x.tar", ValidationError))
+def test_one_that_is_not_whole_is_told_by_its_path(opener: Opener, work: Path) -> None:
+    (work / "a.zip").write_bytes(zipped({"x/b.whl": WHEEL[:-30]}))
+    with pytest.raises(IntegrityError, match=r"a\.zip: x/b\.whl is damaged: File is not a zip file\."):
+        found(opener, work / "a.zip")
+
+
+def test_a_bomb_in_a_bomb_counts_as_one(opener: Opener, work: Path) -> None:
+    """The limit of 256 MiB is that of the outer file; each of the inner two claims less."""
+    inner = zip_claiming(150 << 20, {"x.so": LIBRARY})
+    (work / "a.zip").write_bytes(zip_claiming(150 << 20, {"b.whl": inner, "y.so": LIBRARY}))
+    with pytest.raises(IntegrityError, match="has more bytes than belong into an archive of its size"):
+        found(opener, work / "a.zip")
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Iterator[Path]:
+    """Return a folder for sources; afterwards, no other file may be next to it."""
+    folder = tmp_path / "work"
+    (tmp_path / "dist").mkdir()
+    folder.mkdir()
+    yield folder
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dist", "work"]
+    assert list((tmp_path / "dist").iterdir()) == []
+
+
+@pytest.fixture
+def opener(tmp_path: Path) -> Opener:
+    transfer = HttpTransfer(reporter=FakeReporter(), sleep=lambda seconds: None, env={})
+    return Opener(transfer=transfer, scratch=tmp_path / "dist" / "inspect")
+
+
+def holding(path: Path, data: bytes) -> Path:
+    path.write_bytes(data)
+    return path
+
+
+@pytest.fixture
+def holds(opener: Opener, work: Path) -> Holds:
+    return lambda data: found(opener, holding(work / "app.tar", data))
+
+
+@pytest.fixture
+def refuses(opener: Opener, work: Path) -> Refuses:
+    return lambda data: refused(opener, holding(work / "app.tar", data))

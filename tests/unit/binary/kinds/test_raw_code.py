@@ -1,7 +1,5 @@
 """Tests of cubins and PTX in a library's data outside of containers."""
 
-from __future__ import annotations
-
 import pytest
 
 from builder.binary import bare_images, payloads

@@ -1,11 +1,8 @@
 """Tests of unpacking all images of a file: images with damage or for another GPU serve none;
 stubs are named."""
 
-from __future__ import annotations
-
 import sys
 
-import lz4.block
 import pytest
 from backports import zstd
 
@@ -18,11 +15,9 @@ from builder.binary.library import Reading, read_library
 from builder.facts.gpu.architectures import Arch, Capability
 from tests.support.factories.archives_of_objects import ar, as_object
 from tests.support.factories.binaries import (
-    LTOIR,
     LZ4,
     SASS,
     ZSTD,
-    A,
     container,
     elf,
     image,
@@ -84,13 +79,6 @@ def test_ptx_that_only_returns_is_a_stub_too() -> None:
     assert [str(one) for stub in found.stubs for one in stub.on] == ["compute_90"]
 
 
-def test_however_an_image_is_packed() -> None:
-    data = cubin(80, {"scale": work(80)})
-    packed = image_of(SASS, 80, lz4.block.compress(data, store_size=False), LZ4)
-    packed = packed[:56] + len(data).to_bytes(8, "little") + packed[64:]
-    assert _deep(container(packed)).kernels == {SM_80: 1}
-
-
 def test_images_that_are_packed_as_one() -> None:
     one = joined(sass_image(52, {"scale": stub(52)}), ptx_image(80, {"scale": ADDS}))
     size = len(sass_image(52, {"scale": stub(52)})) + len(ptx_image(80, {"scale": ADDS})) - 128
@@ -143,11 +131,6 @@ def test_a_unit_without_kernels_is_idle_and_no_gap() -> None:
     )
     assert reading.coverage is not None
     assert reading.coverage.nothing_to_run == 1
-
-
-def test_lto_ir_is_told_and_left() -> None:
-    found = _deep(container(image(LTOIR, 80), sass_image(80, {"scale": work(80)}, A)))
-    assert (found.ltoir, found.images) == (1, 1)
 
 
 def test_what_this_python_cannot_unpack_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:

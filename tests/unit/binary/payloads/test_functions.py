@@ -1,13 +1,12 @@
-"""Tests of the kernels of a cubin and of PTX, and of detecting kernels that do nothing."""
-
-from __future__ import annotations
+"""Tests of the kernels of a cubin and of PTX, of those that do nothing, and of those nobody registers."""
 
 import struct
 import time
 
 import pytest
 
-from builder.binary.deep import is_stub, of_cubin, of_ptx
+from builder.binary.deep import is_stub, of_cubin, of_ptx, unregistered
+from builder.binary.elf_headers import Section
 from builder.binary.payloads import PayloadError
 from builder.facts.gpu.architectures import Arch
 from tests.support.factories.binaries import patched
@@ -49,12 +48,6 @@ def test_code_from_before_maxwell_is_not_read() -> None:
 def test_kernels_of_a_cubin_and_which_are_stubs() -> None:
     found = of_cubin(cubin(80, {"scale": work(80), "empty": stub(80)}, ["helper"]), Arch(8, 0))
     assert (found.kernels, found.others) == ({"scale": False, "empty": True}, True)
-
-
-def test_a_cubin_of_device_functions_alone() -> None:
-    found = of_cubin(cubin(80, {}, ["helper"]), Arch(8, 0))
-    assert (found.kernels, found.others) == ({}, True)
-    assert of_cubin(cubin(80, {}), Arch(8, 0)) == ({}, False)
 
 
 @pytest.mark.parametrize(
@@ -138,3 +131,37 @@ def test_hostile_ptx_takes_no_longer_than_its_bytes() -> None:
 def test_what_is_no_ptx_for_its_architecture(text: bytes, why: str) -> None:
     with pytest.raises(PayloadError, match=why):
         of_ptx(text, Arch(8, 0))
+
+
+SCAN, COPY, C = "_Z4scanPfi", "_Z4copyPi", "extern_c"
+
+
+def _section(name: str, offset: int, size: int) -> Section:
+    return Section(name, kind=1, offset=offset, size=size, link=0, flags=2, address=offset)
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        (b"_Z4scanPfi\0_Z4copyPi\0", set()),
+        (b"_Z4scanPfi\0", {COPY}),
+        (b"error in _Z4copyPi\0_Z4scanPfi\0", set()),  # a linker merges strings by their ends
+        (b"_Z4scanPfi_and_more\0_Z4copyPi\0", {SCAN}),
+        (b"_Z4copyPi\0_Z4scanPfi", {SCAN}),  # no end: the next section's bytes are not the string's
+        (b"_Z4copyPi\0\xff_Z4scan\xff\0", {SCAN}),
+        (b"", {SCAN, COPY}),
+    ],
+)
+def test_a_kernel_is_registered_by_a_string_that_is_its_whole_name(data: bytes, found: set[str]) -> None:
+    before, after = b"_Z4scanPfi\0_Z4copyPi\0", b"\0_Z4scanPfi\0_Z4copyPi\0"  # of other sections
+    buffer = before + data + after
+    sections = [_section(".text", 0, len(before)), _section(".rodata", len(before), len(data))]
+    assert unregistered(buffer, sections, [SCAN, COPY, C]) == found
+
+
+def test_every_read_only_section_counts_and_a_library_without_one_tells_nothing() -> None:
+    buffer = b"_Z4scanPfi\0_Z4copyPi\0"
+    sections = [_section(".rodata.str1.1", 0, 11), _section(".rodata", 11, 10)]
+    assert unregistered(buffer, sections, [SCAN, COPY]) == set()
+    assert unregistered(buffer, sections[:1], [SCAN, COPY]) == {COPY}
+    assert unregistered(buffer, [_section(".data", 0, len(buffer))], [SCAN, COPY]) == set()

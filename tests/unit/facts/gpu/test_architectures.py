@@ -3,8 +3,6 @@
 The expected table combines PyTorch's DEVICE_REQUIREMENT and NVIDIA's Blackwell Compatibility Guide.
 """
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -12,12 +10,10 @@ import pytest
 from builder.facts.gpu.architectures import Arch, Capability, architectures, capabilities
 from builder.facts.gpu.compatibility import implied, jits_ptx, runs_sass
 from builder.facts.gpu.table import CAPABILITIES, KNOWN_SM
-from tests.support import ROOT
 from tests.support.messages import Told
+from tests.support.tables import table
 
-_ROWS = [
-    line.split() for line in (ROOT / "tests/data/gpus/runs.txt").read_text().splitlines() if line[0] != "#"
-]
+_ROWS = table("gpus/runs.txt")
 
 DEVICES = _ROWS[0][1:]
 
@@ -37,27 +33,6 @@ def test_the_table_has_every_architecture_and_every_device() -> None:
     assert set(RUNS) == plain | suffixed | {"90a"}
     assert {str(device) for device in CAPABILITIES} <= set(DEVICES)
     assert {len(row) for row in RUNS.values()} == {len(DEVICES)}
-
-
-@pytest.mark.parametrize(
-    ("text", "number", "suffix"), [("sm_90a", 90, "a"), ("compute_120f", 120, "f"), ("50", 50, "")]
-)
-def test_an_architecture_is_read_in_every_spelling(text: str, number: int, suffix: str) -> None:
-    assert (Arch.parse(text).number, Arch.parse(text).suffix) == (number, suffix)
-
-
-@pytest.mark.parametrize("text", ["", "9", "8.6", "sm_90b", "sm_", "1000", "sm 90"])
-def test_what_is_no_architecture_is_refused(text: str, told: Told) -> None:
-    with pytest.raises(ValueError, match="is not an architecture like") as caught:
-        Arch.parse(text)
-    told(caught.value)
-
-
-@pytest.mark.parametrize("text", ["", "9", "86", "8.66", "123.4", "8,6", "8.6a"])
-def test_what_is_no_capability_is_refused(text: str, told: Told) -> None:
-    with pytest.raises(ValueError, match="is not a compute capability like") as caught:
-        Capability.parse(text)
-    told(caught.value)
 
 
 @pytest.mark.parametrize("text", ["8.6,5.2,12.0", "86,52,120", "sm_86, sm_52 ,sm_120", "compute_86,5.2,120"])
@@ -84,25 +59,8 @@ def test_values_are_written_as_they_are_read() -> None:
     assert (str(Capability.parse(" 12.1 ")), str(Arch.parse(" sm_120f\n"))) == ("12.1", "120f")
 
 
-@pytest.mark.parametrize(
-    ("known", "device", "support"),
-    [
-        ("8.6 native, 8.9 native, 9.0 native, 10.0 jit, 10.3 jit, 12.0 jit", "8.8", "native"),
-        ("8.6 native, 8.9 native, 9.0 native, 10.0 jit, 10.3 jit, 12.0 jit", "10.7", "jit"),
-        ("8.6 native, 9.0 native, 10.3 jit, 12.0 jit, 12.1 jit", "13.0", "jit"),
-        ("8.6 native, 9.0 native, 10.3 native, 12.1 native", "10.7", "none"),  # the code may be sm_103a
-        ("9.0 native, 10.0 native, 10.3 jit, 12.0 none", "10.7", "none"),  # the code may be compute_100f
-        ("8.6 native, 9.0 none, 10.0 jit, 12.0 jit", "9.5", "none"),
-        ("8.7 native, 8.6 none, 8.9 native", "8.8", "none"),
-        ("8.6 partial, 8.9 native", "8.8", "none"),
-        ("8.6 native", "8.7", "none"),
-        ("8.6 native", "5.0", "none"),
-        ("", "8.8", "none"),
-    ],
-)
+@pytest.mark.parametrize(("known", "device", "support"), table("gpus/implied.txt"))
 def test_what_known_devices_imply_of_one_that_is_not_named(known: str, device: str, support: str) -> None:
-    """The rules are those of NVIDIA's compatibility guides: SASS by minor version, newer devices
-    by PTX, suffixes not."""
     pairs = (pair.split() for pair in known.split(", ") if pair)
-    found = {Capability.parse(name): how for name, how in pairs}
-    assert implied(found, Capability.parse(device)) == support
+    judged = {Capability.parse(name): how for name, how in pairs}
+    assert implied(judged, Capability.parse(device)) == support

@@ -1,8 +1,6 @@
 """Tests of the table of GPUs: each capability is in its place, by NVIDIA's list, and no other
 list of GPUs exists."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +22,7 @@ from builder.facts.gpu.table import (
     by_generation,
     capability_of_product,
 )
+from tests.support import tables
 from tests.support.messages import Told
 
 ALLOWED = (
@@ -49,26 +48,8 @@ def test_what_was_renamed_and_what_runs_only_its_own_code() -> None:
     assert EMBEDDED == {53: (53,), 62: (62,), 72: (72,), 87: (87,), 101: (101, 110), 110: (110,)}
 
 
-RELEASE_NOTES = """
-    CUDA 12.9 GA       575.51.03  576.02
-    CUDA 12.8 GA       570.26     570.65
-    CUDA 12.6 GA       560.28.03  560.76
-    CUDA 12.5 GA       555.42.02  555.85
-    CUDA 12.4 GA       550.54.14  551.61
-    CUDA 12.3 GA       545.23.06  545.84
-    CUDA 12.2 GA       535.54.03  536.25
-    CUDA 12.1 GA       530.30.02  531.14
-    CUDA 12.x          525.60.13  528.33
-"""
-"""CUDA releases with their drivers for Linux and for Windows, from NVIDIA's CUDA Toolkit release notes.
-
-Rows of one release are from the tables of 13.4, minor version compatibility is from 12.8
-(docs.nvidia.com/cuda/cuda-toolkit-release-notes, in copies of 2026-11-23).
-"""
-
-
 def test_each_driver_floor_for_windows_is_the_one_in_nvidias_release_notes() -> None:
-    told = dict(line.split()[-2:] for line in RELEASE_NOTES.strip().splitlines())
+    told = {linux: windows for _, linux, windows in tables.table("gpus/windows.txt")}
     floors = {driver.linux for driver in compatibility._DRIVERS} | {gpu.floor for gpu in GPUS if gpu.floor}
     before_13 = {floor for floor in floors if floor < "580"}
     asked = {floor: compatibility.windows_floor(floor) for floor in before_13}
@@ -82,29 +63,9 @@ def test_cuda_13_asks_windows_for_a_branch_alone() -> None:
     assert compatibility.windows_floor("590.44.01") == "590"
 
 
-@pytest.mark.parametrize(
-    ("nvcc", "ptxas", "arch", "made"),
-    [
-        ("12.4", None, "90", True),
-        ("12.4", None, "120", False),
-        ("12.4", "12.8", "120", True),
-        ("12.4", "12.4", "120", False),
-        ("12.4", "12.8", "121", False),
-        ("12.4", "12.9", "120a", False),  # such PTX has no instruction that needs the suffix
-        ("12.8", None, "120a", True),
-        ("12.8", None, "120f", False),
-        ("12.9", None, "120f", True),
-        ("11.8", None, "90a", False),
-        ("13.0", "12.9", "70", False),
-        ("12.9", None, "91", False),
-        ("V12.9.86", None, "120f", True),
-    ],
-)
-def test_what_a_compiler_and_a_newer_assembler_make(
-    nvcc: str, ptxas: str | None, arch: str, made: bool
-) -> None:
-    """From the PTX ISA: 7.8 is CUDA 11.8, 8.0 is 12.0 (sm_90a), 8.7 is 12.8, 8.8 is 12.9 (families)."""
-    assert compatibility.is_made(nvcc, ptxas, Arch.parse(arch)) is made
+@pytest.mark.parametrize(("nvcc", "ptxas", "arch", "made"), tables.table("gpus/assemblers.txt"))
+def test_what_a_compiler_and_a_newer_assembler_make(nvcc: str, ptxas: str, arch: str, made: str) -> None:
+    assert compatibility.is_made(nvcc, ptxas or None, Arch.parse(arch)) is (made == "yes")
 
 
 def test_an_unknown_architecture_has_no_toolkit() -> None:
@@ -166,21 +127,7 @@ def test_jetsons_are_known_as_such() -> None:
     assert all(gpu.cards.startswith("Jetson ") == bool(gpu.module) for gpu in LISTED_GPUS)
 
 
-@pytest.mark.parametrize(
-    ("product", "named"),
-    [
-        ("GeForce GTX 750", "GeForce GTX 750"),
-        ("Quadro M2000M", "M2000M"),
-        ("Tesla M40", "Tesla M40"),
-        ("Tesla P100-PCIE-16GB", "Tesla P100"),
-        ("Tesla P40", "P40"),
-        ("Tesla V100-SXM2-16GB", "Tesla V100"),
-        ("Tesla T4", "T4"),
-        ("NVIDIA A100-SXM4-40GB", "A100"),
-        ("NVIDIA A40", "A40"),
-        ("NVIDIA RTX A6000", "RTX A6000"),
-    ],
-)
+@pytest.mark.parametrize(("product", "named"), tables.table("gpus/cards.txt"))
 def test_cards_are_where_the_table_of_products_has_them(product: str, named: str) -> None:
     (gpu,) = (gpu for gpu in LISTED_GPUS if gpu.capability == capability_of_product(product))
     assert named in gpu.cards

@@ -1,12 +1,10 @@
 """Tests of the reader of CMake's language; ``tests/integration/test_cmake_trace.py`` asks CMake itself."""
 
-from __future__ import annotations
-
 import pytest
 
 from builder.errors import ParseError
 from builder.facts.ort.cmake_reader import commands_in, reached
-from tests.support import ROOT
+from tests.support.tables import table
 
 
 def messages(files: dict[str, str], settings: dict[str, str] | None = None, *unknown: str) -> dict[str, bool]:
@@ -35,12 +33,7 @@ def test_what_is_no_cmake_is_refused_with_its_place(text: str) -> None:
         commands_in(text, "x.cmake")
 
 
-_LINES = (ROOT / "tests/data/cmake/conditions.txt").read_text().splitlines()
-
-CONDITIONS = [line.split(maxsplit=1) for line in _LINES if not line.startswith("#")]
-
-
-@pytest.mark.parametrize(("known", "condition"), CONDITIONS)
+@pytest.mark.parametrize(("known", "condition"), table("cmake/conditions.txt"))
 def test_a_condition_holds_or_not_or_nobody_knows(known: str, condition: str) -> None:
     text = f"project(ort)\nif({condition})\nmessage(then)\nelse()\nmessage(otherwise)\nendif()\n"
     both = {"then": False, "otherwise": False}

@@ -1,7 +1,5 @@
 """Tests of operator tables: ranges of opsets, text and JSON."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

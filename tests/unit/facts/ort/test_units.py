@@ -3,13 +3,10 @@
 The devices that launch a unit are transcribed from ORT 1.21.0's sources, not computed.
 """
 
-import re
-
 import pytest
 
 from builder.facts.gpu.architectures import Arch
 from builder.facts.ort.units import (
-    LAUNCHES,
     UnitSet,
     compiled,
     compiled_launches,
@@ -51,20 +48,9 @@ def test_every_container_of_the_official_provider_is_explained(told: Told) -> No
     assert {" ".join(map(str, sorted(kind.sass))) for kind in made} == set(WHEEL_1_31_1)
 
 
-def test_the_widest_container_tells_the_list() -> None:
-    """``inspect`` has containers and no variant, from which it could read the list."""
-    widest = max(map(arches, WHEEL_1_31_1), key=len)
-    assert unit_sets(widest, "1.31.1") == sets(ASKED_1_31_1, "1.31.1")
-
-
 @pytest.mark.parametrize("held", ["75 80 86 89 90a", "75 86 89 90a 120a", "80", "90", "120a 90a", ""])
 def test_a_container_that_lost_an_architecture_is_not_explained(held: str) -> None:
     assert explained_by(arches(held), sets(ASKED_1_31_1, "1.31.1")) == ()
-
-
-@pytest.mark.parametrize("version", ["1.23.2", "1.26.0"])
-def test_older_releases_have_one_kind_of_unit(version: str) -> None:
-    assert list(kinds(ASKED_1_31_1, version)) == ["whole list"]
 
 
 def held(counts: dict[str, int]) -> list[frozenset[Arch]]:
@@ -99,14 +85,6 @@ def test_a_turing_card_is_not_served_by_volta_s_code_where_orts_dispatch_asks_fo
     assert meant == {"50 52 60 61 70": False, "50 52 60 61": False, "70": True, "50": True}
     volta = {sass: meant_for(Arch(7, 0), made, arches(sass)) for sass in FULL_LEGACY}
     assert volta == {"50 52 60 61 70": True, "50 52 60 61": False, "70": True, "50": False}
-
-
-def test_a_library_compiled_for_the_whole_list_throughout_is_held_to_it() -> None:
-    """The official wheel 1.21.0 has 155 equal containers."""
-    official = held({"60 70 75 80 86 90": 155})
-    assert observed_unit_sets(official, "1.21.0") == ()
-    lean = held({"50 52 60 61 70": 53, "50 52 60 61": 1})
-    assert expected_unit_sets(arches("50 52 60 61 70"), "1.21.0", lean) == ()
 
 
 @pytest.mark.parametrize(
@@ -156,12 +134,6 @@ def test_units_are_launched_on_what_the_sources_ask_for() -> None:
     assert found == LAUNCHED
 
 
-@pytest.mark.parametrize("launch", LAUNCHES, ids=lambda launch: launch.name)
-def test_a_unit_is_never_compiled_for_nothing(launch: object) -> None:
-    assert isinstance(launch, type(LAUNCHES[0]))
-    assert launch.compiled(capable(50)) == set(capable(50))
-
-
 @pytest.mark.parametrize("sm", FULL)
 def test_sets_of_three_variants(sm: str, told: Told) -> None:
     whole = frozenset(arches(sm))
@@ -181,14 +153,6 @@ def test_nothing_is_left_out_of_releases_that_were_not_read(version: str) -> Non
     sm = capable(50, 52, 61, 100)
     assert (launches(version), [*compiled_launches(sm, version)], left_out(sm, version)) == ((), [], ())
     assert (without_device_code(version), shared_ptx(sm, version)) == ((), {})
-
-
-@pytest.mark.parametrize(("version", "launched"), [("1.21.0", {80, 90}), ("1.22.0", {80, 90, 120})])
-def test_flash_attention_of_1_22_is_launched_on_blackwell_too(version: str, launched: set[int]) -> None:
-    """flash_api.cc line 413 of 1.21.0 checks ``is_sm8x || is_sm90``, line 414 of 1.22.0 ``major >= 8``."""
-    flash, *_ = launches(version)
-    assert flash.name == "flash attention"
-    assert {arch.number for arch in flash.launched(capable(75, 80, 90, 120))} == launched
 
 
 def test_ptx_is_shared_within_a_set_that_holds_both() -> None:
@@ -217,13 +181,3 @@ def test_flash_attention_s_sass_for_8_0_serves_8_6_where_the_set_has_it() -> Non
     assert flash.compiled(capable(75, 86)) == {Arch(8, 6)}
     assert flash.compiled((Arch(8, 0, "a"), Arch(8, 6))) == {Arch(8, 0, "a"), Arch(8, 6)}
     assert lean.compiled(capable(75, 80, 86)) == set(capable(80, 86))
-
-
-def test_a_suffix_shares_nothing() -> None:
-    assert shared_ptx((Arch(5, 0), Arch(5, 2, "a")), "1.21.0") == {}
-
-
-def test_paths_begin_below_the_source_folder_and_lines_are_named() -> None:
-    for launch in LAUNCHES:
-        assert launch.path.startswith("contrib_ops/cuda/")
-        assert re.search(r" line \d+", launch.source)

@@ -3,8 +3,6 @@
 Expected values: ORT's CMake files and pull requests, read by hand; readelf and the wheels' containers.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -69,8 +67,6 @@ def test_spans_hold_both_ends_and_every_patch_release(
         ("1.23.2", "1.23", True),
         ("1.24.0", "1.23", False),
         ("1.20.1", "1.21", False),
-        ("1.3.0", "1.21", False),
-        ("1.40.0", "1.23", False),
         ("2.0.0", "1.23", False),
     ],
 )
@@ -79,17 +75,11 @@ def test_the_nearest_known_line(version: str, line: str, known: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "cuda", "gcc", "cmake"),
-    [
-        ("1.20.1", "11.4", "9", "3.28"),
-        ("1.21.0", "11.4", "9", "3.28"),
-        ("1.22.0", "11.4", "11.1", "3.28"),
-        ("1.23.2", "11.4", "11.1", "3.28"),
-    ],
+    ("version", "gcc"), [("1.20.1", "9"), ("1.21.0", "9"), ("1.22.0", "11.1"), ("1.23.2", "11.1")]
 )
-def test_oldest_tools(version: str, cuda: str, gcc: str, cmake: str) -> None:
+def test_oldest_tools(version: str, gcc: str) -> None:
     least = needs(version)
-    assert (least.cuda, least.gcc, least.cmake) == (cuda, gcc, cmake)
+    assert (least.cuda, least.gcc, least.cmake) == ("11.4", gcc, "3.28")
 
 
 NEEDED = {

@@ -1,10 +1,12 @@
-"""Tests of reading nodes' placement from ONNX Runtime's verbose log, with lines printed by 1.21.0."""
+"""Tests of reading ONNX Runtime's verbose log, with lines printed by 1.21.0, and its refusals of a model."""
 
-from __future__ import annotations
+import json
 
 import pytest
 
-from builder.formats.session_log import Placement
+from builder.formats.session_log import Placement, explanation_of
+from tests.support.messages import Told
+from tests.support.tables import table
 
 _SAID = "2026-11-22 08:51:31.03 [V:onnxruntime:, session_state.cc:1263 VerifyEachNodeIsAssignedToAnEp]"
 
@@ -62,3 +64,16 @@ def test_one_provider_alone_lists_no_nodes() -> None:
 def test_a_line_that_is_not_understood_is_an_error_and_no_small_number() -> None:
     with pytest.raises(ValueError, match="3 nodes were listed"):
         heard(LOG.replace("Relu (n1)", "Relu [n1]")).nodes_by_kind()
+
+
+REFUSALS = {name: json.loads(text) for name, text in table("formats/refusals.txt")}
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_it_says_what_why_and_what_to_do(refusal: str, told: Told) -> None:
+    told(explanation_of(REFUSALS[refusal], "1.21.0"))
+
+
+def test_a_long_name_is_cut_and_what_is_not_known_is_left_to_its_own_words(told: Told) -> None:
+    told(explanation_of(REFUSALS["no operator"].replace("Swish", "S" * 4000), "1.21.0"))
+    assert explanation_of("Invalid model. Node input 'q' is not a graph input", "1.21.0") is None

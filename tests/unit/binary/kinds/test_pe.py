@@ -69,6 +69,11 @@ def test_code_that_is_marked_as_linux_s_counts_too() -> None:
     assert [one.images[0].kind for one in read_containers(pe({".nv_fatbin": mac}))] == [Kind.OTHER]
 
 
+def test_a_provider_for_windows_holds_its_version() -> None:
+    library = pe({".nv_fatbin": windows(sass(75))}, data=b"\x001.31.1\x00")
+    assert read_library("capi/onnxruntime_providers_cuda.dll", library).embedded_version == "1.31.1"
+
+
 def test_what_a_device_link_made_is_judged() -> None:
     found = read_library("demo.dll", linked_pe(windows(sass(75, 80)), windows(sass(75)), windows(sass(75))))
     assert found.problem is None

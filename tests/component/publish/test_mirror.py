@@ -1,4 +1,4 @@
-"""Tests of mirror into a folder, through the real publish stage."""
+"""Tests of mirror into a folder, through the real publish stage; foreign files in it stay."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import stat
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,70 +15,74 @@ from types import SimpleNamespace
 import pytest
 
 from builder.build.verbs.verb_answers import dumps, status_answer
-from builder.errors import ConfigError, DiskError, TransferError
+from builder.errors import DiskError, ReleaseConflictError, TransferError
 from builder.publish.mirror import MirrorFolder
+from builder.publish.preflight import Leniency
 from builder.publish.prepare import PublishOptions, ReleaseState
+from tests.doubles.loopback import static_server
+from tests.doubles.machine import Machine
+from tests.doubles.release import FILES, write_release
 from tests.support.factories.mirroring import Stand, fill, open_stand, stamps, whole
 from tests.support.factories.publishing import TAG, bytes_in
+from tests.support.factories.releases import TEXTS, append_sum
 from tests.support.fakes.ports import FakeReporter
 from tests.support.schemas import schema
 
 NEWER = "gpu-libs-v1.23.2-2"
 
 
-def listing(stand: Stand, root: Path) -> list[dict[str, str]]:
+def listing(stand: Stand) -> list[dict[str, str]]:
     value = json.loads((stand.root / "releases.json").read_text())
     schema("mirror").validate(value)
     releases: list[dict[str, str]] = value["releases"]
     return releases
 
 
-def test_all_of_dist_lies_under_its_tag_and_nothing_else_is_there(stand: Stand, root: Path) -> None:
+def test_all_of_dist_lies_under_its_tag_and_nothing_else_is_there(stand: Stand) -> None:
     stand.mirror()
     files = bytes_in(stand.dist)
     assert {"index.json", "SHA256SUMS", "ortpacks.pyz"} <= set(files)
     assert bytes_in(stand.root) == whole(stand, files)
     assert f"{TAG}: published at {stand.root / TAG}" in stand.output
-    (release,) = listing(stand, root)
+    (release,) = listing(stand)
     assert (release["tag"], release["index"]) == (TAG, f"{TAG}/index.json")
     assert release["sha256"] == hashlib.sha256(files["index.json"]).hexdigest()
+    before = stamps(stand.root)
+    stand.mirror()
+    assert stamps(stand.root) == before, "again it writes nothing"
+    assert "already published, nothing to do" in stand.output
 
 
 def test_a_dry_run_elsewhere_makes_every_file_of_a_release_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stand: Stand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """docs/provenance.md compares a release's other files so: from rebuilt packages, in another folder."""
-    folders = [tmp_path / name for name in ("one", "another one")]
-    for folder in folders:
-        folder.mkdir()
-    one, other = (open_stand(folder, monkeypatch) for folder in folders)
-    one.mirror()
+    (tmp_path / "another one").mkdir()
+    other = open_stand(tmp_path / "another one", monkeypatch)
+    stand.mirror()
     before = os.umask(0o077)
     try:
         other.mirror(PublishOptions(dry_run=True))
     finally:
         os.umask(before)
-    assert bytes_in(other.dist) == bytes_in(one.release())
+    assert bytes_in(other.dist) == bytes_in(stand.release())
     assert not other.root.exists()
 
 
-def test_the_last_mirrored_release_is_latest_and_older_ones_stay(stand: Stand, root: Path) -> None:
+def test_the_last_mirrored_release_is_latest_and_older_ones_stay(stand: Stand) -> None:
     stand.mirror()
     older = bytes_in(stand.release())
     fill(stand.dist, padding=90_000)
     stand.mirror(PublishOptions(tag=NEWER))
-    assert [release["tag"] for release in listing(stand, root)] == [NEWER, TAG]
+    assert [release["tag"] for release in listing(stand)] == [NEWER, TAG]
     assert (stand.root / "latest").readlink() == Path(NEWER)
     assert bytes_in(stand.release()) == older
     assert bytes_in(stand.release(NEWER)) == bytes_in(stand.dist)
-
-
-def test_again_writes_nothing_and_says_so(stand: Stand) -> None:
+    shutil.rmtree(stand.release(NEWER))
+    shutil.rmtree(stand.release())
     stand.mirror()
-    before = stamps(stand.root)
-    stand.mirror()
-    assert stamps(stand.root) == before
-    assert "already published, nothing to do" in stand.output
+    assert [release["tag"] for release in listing(stand)] == [TAG], "what was removed by hand is not listed"
+    assert (stand.root / "latest").readlink() == Path(TAG)
 
 
 def test_a_dry_run_makes_not_even_the_folder(stand: Stand) -> None:
@@ -117,13 +122,6 @@ def test_what_a_draft_holds_too_much_or_wrong_is_put_right(
     assert (tmp_path / "elsewhere").read_bytes() == b"keep"
 
 
-@pytest.mark.parametrize("tag", ["a/b", "latest", "releases.json"])
-def test_a_tag_that_no_folder_can_have_is_refused_first(stand: Stand, tag: str) -> None:
-    with pytest.raises(ConfigError, match=r"cannot be mirrored: .*Pass a"):
-        stand.mirror(PublishOptions(tag=tag))
-    assert not stand.root.exists()
-
-
 def test_a_replacement_copies_what_cannot_be_linked(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
     """FAT, SMB and some FUSE file systems have no hard links."""
     stand.mirror()
@@ -137,53 +135,32 @@ def test_a_replacement_copies_what_cannot_be_linked(stand: Stand, monkeypatch: p
     assert bytes_in(stand.release()) == bytes_in(stand.dist)
 
 
-def test_people_keep_what_is_public_until_it_is_replaced(stand: Stand) -> None:
+@pytest.mark.parametrize("wanted", [True, False])
+def test_people_keep_what_is_public_until_it_is_replaced_and_what_is_unwanted_leaves_no_draft(
+    stand: Stand, tmp_path: Path, wanted: bool
+) -> None:
     stand.mirror()
     before = bytes_in(stand.release())
-    fill(stand.dist, padding=90_000)
-    stand.mirror(PublishOptions(replace=True, draft=True))
-    assert bytes_in(stand.release()) == before
-    stand.mirror(PublishOptions(replace=True))
-    assert bytes_in(stand.root) == whole(stand, bytes_in(stand.dist))
-
-
-def test_a_replacement_that_is_no_longer_wanted_leaves_no_draft(stand: Stand, tmp_path: Path) -> None:
-    stand.mirror()
     shutil.copytree(stand.dist, tmp_path / "first")
     fill(stand.dist, padding=90_000)
     stand.mirror(PublishOptions(replace=True, draft=True))
-    stand.shop.dist = tmp_path / "first"
-    stand.mirror()
+    assert bytes_in(stand.release()) == before
+    if not wanted:
+        stand.shop.dist = tmp_path / "first"
+    stand.mirror(PublishOptions(replace=wanted))
     assert bytes_in(stand.root) == whole(stand, bytes_in(stand.dist))
 
 
-def test_what_counts_is_when_a_release_became_public_not_when_it_was_copied(stand: Stand) -> None:
-    stand.mirror(PublishOptions(tag="early", draft=True))
-    stand.mirror(PublishOptions(tag="between"))
-    stand.mirror(PublishOptions(tag="early"))
-    (stand.root / "releases.json").unlink()
-    stand.mirror(PublishOptions(tag="early"))
-    assert (stand.root / "latest").readlink() == Path("early")
-
-
-def test_a_lost_list_is_written_anew_in_the_order_of_publication(stand: Stand, root: Path) -> None:
-    tags = ["z", "a", "m"]
-    for tag in tags:
+def test_a_lost_list_is_written_anew_in_the_order_of_publication(stand: Stand) -> None:
+    """What counts is when a release became public, not when it was copied."""
+    stand.mirror(PublishOptions(tag="z", draft=True))
+    for tag in ("a", "z", "m"):
         stand.mirror(PublishOptions(tag=tag))
     (stand.root / "releases.json").unlink()
     (stand.root / "latest").unlink()
     stand.mirror(PublishOptions(tag="a"))
-    assert [release["tag"] for release in listing(stand, root)] == ["m", "a", "z"]
+    assert [release["tag"] for release in listing(stand)] == ["m", "z", "a"]
     assert (stand.root / "latest").readlink() == Path("m")
-
-
-def test_a_release_that_was_removed_by_hand_is_no_longer_listed(stand: Stand, root: Path) -> None:
-    stand.mirror()
-    stand.mirror(PublishOptions(tag=NEWER))
-    shutil.rmtree(stand.release(NEWER))
-    stand.mirror()
-    assert [release["tag"] for release in listing(stand, root)] == [TAG]
-    assert (stand.root / "latest").readlink() == Path(TAG)
 
 
 def test_the_newest_release_and_its_small_files_can_be_read(stand: Stand) -> None:
@@ -193,22 +170,10 @@ def test_the_newest_release_and_its_small_files_can_be_read(stand: Stand) -> Non
     release = host.latest()
     assert release is not None
     assert (release.tag, release.draft) == (TAG, False)
-    (asset,) = [asset for asset in host.assets(release) if asset.name == "ortpacks.pyz"]
-    assert asset.digest == f"sha256:{hashlib.sha256(b'PK the client').hexdigest()}"
-    assert host.download(asset, 13) == b"PK the client"
+    (client,) = [asset for asset in host.assets(release) if asset.name == "ortpacks.pyz"]
+    assert host.download(client, 13) == b"PK the client"
     with pytest.raises(TransferError, match=r"more than 12 bytes"):
-        host.download(asset, 12)
-
-
-def test_two_runs_take_turns(stand: Stand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "second").mkdir()
-    other = open_stand(tmp_path / "second", monkeypatch)
-    other.root = stand.root
-    with ThreadPoolExecutor(2) as pool:
-        runs = [pool.submit(stand.mirror), pool.submit(other.mirror, PublishOptions(tag=NEWER))]
-    assert [run.result().state for run in runs] == [ReleaseState.PUBLISHED] * 2
-    assert bytes_in(stand.release()) == bytes_in(stand.dist)
-    assert bytes_in(stand.release(NEWER)) == bytes_in(other.dist)
+        host.download(client, 12)
 
 
 def test_a_run_that_waits_says_so(stand: Stand) -> None:
@@ -223,21 +188,101 @@ def test_a_run_that_waits_says_so(stand: Stand) -> None:
     assert bytes_in(stand.release()) == bytes_in(stand.dist)
 
 
-@pytest.mark.parametrize("options", [PublishOptions(), PublishOptions(dry_run=True)])
-def test_a_mirror_that_would_not_fit_is_refused_before_anything_is_copied(
-    stand: Stand, monkeypatch: pytest.MonkeyPatch, options: PublishOptions
+def test_a_mirror_that_would_not_fit_is_refused_before_anything_is_copied_and_what_is_there_needs_no_room(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needed = sum(path.stat().st_size for path in stand.dist.glob("ortpacks-*"))
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=needed - 1))
-    with pytest.raises(DiskError, match=rf"about {needed:,} bytes are needed, {needed - 1:,} are free. Free"):
-        stand.mirror(options)
+    disk = SimpleNamespace(free=needed - 1)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: disk)
+    for dry_run in (False, True):
+        with pytest.raises(DiskError, match=rf"about {needed:,} bytes are needed, {needed - 1:,} are free"):
+            stand.mirror(PublishOptions(dry_run=dry_run))
     assert not stand.root.exists()
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=10 * needed))
-    stand.mirror(options)
-
-
-def test_what_is_there_already_needs_no_room(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk.free = 10 * needed
     stand.mirror(PublishOptions(draft=True))
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=0))
+    disk.free = 0
     stand.mirror()
     assert bytes_in(stand.root) == whole(stand, bytes_in(stand.dist))
+
+
+LITTER = {
+    "docs/index.json": '{"tag": "docs", "pages": []}',
+    "copy/index.json": '{"tag": "gpu-libs-v1", "packages": []}',
+    "v1/index.json": '{"tag": "linked", "packages": []}',
+    "README": "somebody's",
+    "README.part-1-00": "somebody's",
+}
+
+
+def test_foreign_files_stay_as_they_are_and_are_no_releases(stand: Stand) -> None:
+    for name, text in LITTER.items():
+        (stand.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (stand.root / name).write_text(text)
+    (stand.root / "linked").symlink_to("v1")
+    foreign, before = bytes_in(stand.root), stamps(stand.root)
+    stand.mirror()
+    assert bytes_in(stand.root) == {**foreign, **whole(stand, bytes_in(stand.dist))}
+    after = stamps(stand.root)
+    assert {path for path in before if before[path] != after[path]} == {str(stand.root)}
+    assert [release["tag"] for release in listing(stand)] == [TAG]
+
+
+def test_a_file_where_the_mirror_should_be_is_said_plainly(stand: Stand) -> None:
+    stand.root.write_text("somebody's")
+    with pytest.raises(DiskError, match=r"is no folder, so there can be no mirror. Pass another --to"):
+        stand.mirror()
+
+
+def test_a_folder_that_never_was_a_release_is_not_replaced(stand: Stand) -> None:
+    stand.release().mkdir(parents=True)
+    (stand.release() / "thesis.tex").write_text("somebody's")
+    for options in (PublishOptions(), PublishOptions(replace=True)):
+        with pytest.raises(ReleaseConflictError):
+            stand.mirror(options)
+    assert bytes_in(stand.release()) == {"thesis.tex": b"somebody's"}
+
+
+TAKEN: dict[str, Callable[[Path, Path], object]] = {
+    "folder called latest": lambda root, other: (root / "latest").mkdir(),
+    "latest that leads out": lambda root, other: (root / "latest").symlink_to(other),
+    "list of something else": lambda root, other: (root / "releases.json").write_text('["1.0"]'),
+    "list that is a link": lambda root, other: (root / "releases.json").symlink_to(other / "list"),
+    "drafts elsewhere": lambda root, other: (root / ".drafts").symlink_to(other),
+    "release elsewhere": lambda root, other: (root / TAG).symlink_to(other),
+    "release that is a file": lambda root, other: (root / TAG).write_text("somebody's"),
+}
+"""How somebody else takes one of the names in a mirror's folder; a link leads to another folder."""
+
+
+@pytest.mark.parametrize("name", TAKEN)
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_name_that_is_somebody_elses_is_refused_and_nothing_is_written(
+    stand: Stand, tmp_path: Path, name: str, dry_run: bool
+) -> None:
+    other = tmp_path / "other"
+    for folder in (other, stand.root):
+        folder.mkdir()
+    (other / "list").write_text('{"format": 1, "releases": []}')
+    TAKEN[name](stand.root, other)
+    before = bytes_in(tmp_path)
+    with pytest.raises(ReleaseConflictError, match=r"Move it away"):
+        stand.mirror(PublishOptions(dry_run=dry_run))
+    assert bytes_in(tmp_path) == before
+
+
+def test_what_was_mirrored_can_be_installed_from_a_server_and_from_the_folder(
+    stand: Stand, tmp_path: Path
+) -> None:
+    files = {**FILES, **TEXTS}
+    shutil.rmtree(stand.dist)
+    write_release(stand.dist, files=files)
+    for package in sorted(stand.dist.glob("*.tar.zst")):
+        append_sum(stand.dist, package)
+    stand.mirror(PublishOptions(allow=Leniency(unresolved=True)))
+    machines = [Machine(tmp_path / "online"), Machine(tmp_path / "offline")]
+    with static_server(stand.root) as url:
+        assert machines[0].run("install", "--mirror", url) == 0, machines[0].err
+    assert machines[1].run("install", "--offline", str(stand.root / "latest")) == 0, machines[1].err
+    for machine in machines:
+        for name, data in files.items():
+            assert (machine.prefix / "current" / name).read_bytes() == data

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from hashlib import sha256
 from itertools import product
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from builder.publish.prepare import PublishOptions
 from builder.publish.signing import agent_signer
 from tests.support.factories.public_view import seen
 from tests.support.factories.publishing import TAG, Desk, bytes_in, prepare, publish_at_once
-from tests.support.factories.signing import CI, FIRST, local_file, signing
+from tests.support.factories.signing import CI, signing
 from tests.support.forked import FORK
 
 REPLACE = PublishOptions(replace=True)
@@ -120,8 +121,7 @@ def test_nothing_half_signed_is_public_and_the_next_run_completes_it(
     desk.publish(REPLACE)
     there = seen(desk.github, TAG)
     assert there == bytes_in(desk.dist)
-    signed = read_targets(there[TARGETS], TARGETS, read_root(FIRST, "root")).files
-    files = {name: local_file(name, content) for name, content in there.items()}
-    assert {name: one.hashes.sha256 for name, one in signed.items()} == {
-        name: one.sha256 for name, one in files.items() if name not in {TARGETS, "1.root.json"}
+    signed = read_targets(there.pop(TARGETS), TARGETS, read_root(there.pop("1.root.json"), "root")).files
+    assert {name: (one.length, one.hashes.sha256) for name, one in signed.items()} == {
+        name: (len(content), sha256(content).hexdigest()) for name, content in there.items()
     }

@@ -8,6 +8,7 @@ import pytest
 
 from builder.prove.compare_packages import differences
 from tests.support.factories.binaries import SASS, container, elf, image_of
+from tests.support.messages import Told
 
 PROVIDER = "lib/libonnxruntime_providers_cuda.so"
 
@@ -31,46 +32,24 @@ def sides(tmp_path: Path) -> tuple[Path, Path]:
     return there, here
 
 
-def test_the_same_files_differ_in_nothing(sides: tuple[Path, Path]) -> None:
-    assert [*differences(*sides)] == []
-
-
-def test_files_of_one_side_alone_are_named(sides: tuple[Path, Path]) -> None:
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("NOTICE", b"same"),
+        ("new", b""),
+        (PROVIDER, library(CODES[0], b"B" + CODES[1][1:], CODES[2])),
+        (PROVIDER, library(CODES[0], CODES[1][:-1] + b"B", CODES[2])),
+        (PROVIDER, library(*CODES, data=b"dat4")),
+        (PROVIDER, library(*CODES[:2])),
+        ("NOTICE", b"sane"),
+        ("NOTICE", b""),
+    ],
+    ids=["nothing", "new", "first byte of code", "last byte", "data", "fewer containers", "text", "empty"],
+)
+def test_each_difference_is_a_sentence(
+    sides: tuple[Path, Path], told: Told, name: str, content: bytes
+) -> None:
     there, here = sides
-    (there / "old").touch()
-    (here / "new").touch()
-    assert [*differences(*sides)] == [
-        "old is not in the package that was built here",
-        "new is only in the package that was built here",
-    ]
-
-
-@pytest.mark.parametrize("at", [0, 31])
-def test_a_container_whose_code_differs_is_told_by_its_number(sides: tuple[Path, Path], at: int) -> None:
-    """The changed bytes are the code's first and last."""
-    code = bytearray(CODES[1])
-    code[at] ^= 1
-    theirs, ours = library(*CODES), library(CODES[0], bytes(code), CODES[2])
-    (sides[1] / PROVIDER).write_bytes(ours)
-    first = next(place for place, (a, b) in enumerate(zip(theirs, ours, strict=True)) if a != b)
-    size = f"{len(theirs):,} bytes, the first other byte at {first:,}"
-    assert [*differences(*sides)] == [f"{PROVIDER}: {size}; 1 of 3 containers of device code differ: 1"]
-
-
-def test_a_difference_outside_of_device_code_is_told_so(sides: tuple[Path, Path]) -> None:
-    (sides[1] / PROVIDER).write_bytes(library(*CODES, data=b"dat4"))
-    (sentence,) = differences(*sides)
-    assert sentence.endswith("; all 3 containers of device code are the same")
-
-
-def test_another_number_of_containers_is_told(sides: tuple[Path, Path]) -> None:
-    (sides[1] / PROVIDER).write_bytes(library(*CODES[:2]))
-    (sentence,) = differences(*sides)
-    assert sentence.endswith("3 containers of device code there, 2 here")
-
-
-def test_text_and_empty_files_have_no_code(sides: tuple[Path, Path]) -> None:
-    (sides[1] / "NOTICE").write_text("sane")
-    assert [*differences(*sides)] == ["NOTICE: 4 bytes, the first other byte at 2; no device code"]
-    (sides[1] / "NOTICE").write_text("")
-    assert [*differences(*sides)] == ["NOTICE: 4 bytes there, 0 here"]
+    (here / name).write_bytes(content)
+    told("\n".join(differences(there, here)))
+    told("\n".join(differences(here, there)))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from builder.finding import Code, Finding
 from builder.prove.sample_models import magika_inputs, silero_inputs
-from builder.prove.selftest import Tensor, judge
+from builder.prove.selftest import judge
 from tests.support.factories.selftests import OUTPUTS, answer
 
 REFERENCES = {"silero_vad": OUTPUTS, "magika": OUTPUTS}
@@ -16,12 +18,13 @@ def judged(first: str, second: str = "") -> tuple[Finding, ...]:
     return judge(first + (second or answer()), REFERENCES, "1.21.0", "p")
 
 
-def test_a_clean_fallback_with_the_right_numbers_passes() -> None:
-    assert judged(answer(outputs={"output": [0.50001], "stateN": [0.25, -0.75]})) == ()
-
-
-def test_a_machine_with_a_gpu_passes_too() -> None:
-    assert judged(answer(cuda={"ok": True, "message": ""})) == ()
+@pytest.mark.parametrize(
+    "right",
+    [{"outputs": {"output": [0.50001], "stateN": [0.25, -0.75]}}, {"cuda": {"ok": True, "message": ""}}],
+    ids=["clean fallback", "with a GPU"],
+)
+def test_the_right_numbers_pass(right: dict[str, object]) -> None:
+    assert judged(answer(**right)) == ()
 
 
 def test_a_package_without_cuda_need_not_know_the_provider() -> None:
@@ -49,10 +52,8 @@ WRONG: list[tuple[dict[str, object], Code]] = [
     ({"outputs": {"output": [0.6], "stateN": [0.25, -0.75]}}, Code.B013),
     ({"outputs": {"output": [float("nan")], "stateN": [0.25, -0.75]}}, Code.B013),
     ({"outputs": {"output": [0.5], "stateN": [0.25, float("nan")]}}, Code.B013),
-    ({"outputs": {"output": [0.5], "stateN": [0.25]}}, Code.B013),
     ({"outputs": {"output": [0.5], "stateN": []}}, Code.B013),
     ({"outputs": {"output": [0.5]}}, Code.B013),
-    ({"outputs": {}}, Code.B013),
 ]
 
 
@@ -70,7 +71,7 @@ def test_what_is_wrong_for_every_model_is_told_once() -> None:
     assert [finding.code for finding in judged(wrong, wrong)] == [Code.B012]
 
 
-@pytest.mark.parametrize("said", ["Segmentation fault\n", "[]\n", "3\n", '{"version"\n'])
+@pytest.mark.parametrize("said", ["Segmentation fault\n", "[]\n", '{"version"\n'])
 def test_no_json_is_a_finding(said: str) -> None:
     assert [finding.code for finding in judged(said)] == [Code.B010]
 
@@ -81,12 +82,9 @@ def test_not_one_answer_a_model_is_a_finding(answers: int) -> None:
     assert (finding.code, finding.wanted, finding.got) == (Code.B010, "2", str(answers))
 
 
-@pytest.mark.parametrize("item", [*silero_inputs(), *magika_inputs()], ids=lambda item: item.name)
-def test_inputs_have_the_sizes_they_claim(item: Tensor) -> None:
-    elements = 1
-    for dim in item.dims:
-        elements *= dim
-    assert len(item.data) == elements * {"f32": 4, "i32": 4, "i64": 8}[item.type]
+def test_inputs_have_the_sizes_they_claim() -> None:
+    for item in (*silero_inputs(), *magika_inputs()):
+        assert len(item.data) == math.prod(item.dims) * {"f32": 4, "i32": 4, "i64": 8}[item.type], item.name
 
 
 def test_the_classifier_reads_a_thousand_bytes_from_either_end() -> None:

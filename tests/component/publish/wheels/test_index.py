@@ -1,37 +1,30 @@
-"""Tests of wheel --index: its listing, and that each GPU gets the wheel which the client would select.
+"""Tests of wheel --index: its listing, and the properties by which an installer chooses a wheel.
 
-``Installer`` is a second implementation of an installer's choice, written from PEP 825's draft and the source
-of NVIDIA's provider: a machine's supported values, best first, with features in their order.
+``integration/test_wheel_installers`` shows that uv takes by them what the client would select on every GPU.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import chain
+from dataclasses import replace
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
 
-from builder.client.selection.select import select
 from builder.errors import ValidationError
-from builder.facts.gpu.architectures import Capability
-from builder.facts.gpu.devices import Device
-from builder.formats.index import Index, IndexPackage, entry_of
-from builder.formats.stored_file import StoredFile
+from builder.formats.index import Index, IndexPackage, StoredArchive, entry_of
 from builder.io.wiring import Wiring
-from builder.publish.wheels.index import CARDS, labels, write_index
+from builder.publish.wheels.index import labels, write_index
 from builder.publish.wheels.package_wheels import make_wheels
 from tests.support import ROOT
 from tests.support.factories import official_wheels as official
-from tests.support.factories import releases
+from tests.support.factories import releases, wheel_variants
 from tests.support.factories.official_wheels import PLATFORM, PYTHONS, write_package
-from tests.support.factories.wheel_variants import DRIVERS, told
+from tests.support.factories.project_copy import Place
 from tests.support.fakes.ports import FakeReporter
 from tests.support.html_page import Page
+from tests.support.messages import Told
 from tests.support.real_packages import sha256
 
 PROJECT = "ortpacks-onnxruntime-gpu"
@@ -40,45 +33,9 @@ PROJECT = "ortpacks-onnxruntime-gpu"
 SIZES = {"legacy": 1_393, "modern": 1_407, "latest": 1_440, "official": 1_643, "exact": 1_400}
 
 
-@dataclass
-class Installer:
-    """An installer that knows wheel variants, on a machine with this GPU and a driver of this
-    CUDA version."""
-
-    capability: str
-    cuda: str
-    order: list[tuple[str, str]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        major, minor = map(int, self.capability.split("."))
-        newest, last = map(int, self.cuda.split("."))
-        lower = [
-            f"{a}.{b}" for a in range(newest, 10, -1) for b in range(last if a == newest else 20, -1, -1)
-        ]
-        arches = [*(f"{major}{one}_real" for one in range(minor, -1, -1)), f"{major}0_virtual"]
-        self.order = [
-            *(("cuda_version_lower_bound", one) for one in lower),
-            *(("sm_arch", one) for one in arches),
-        ]
-
-    def takes(self, properties: Mapping[str, Mapping[str, Sequence[str]]]) -> str | None:
-        """Return the variant with the best property, ties broken by the next one; ``None`` is the
-        plain wheel."""
-        fits = {name: self._ranks(one) for name, one in properties.items()}
-        possible = {name: ranks for name, ranks in fits.items() if ranks}
-        return min(possible, key=lambda name: (possible[name], name), default=None)
-
-    def _ranks(self, features: Mapping[str, Sequence[str]]) -> list[int]:
-        known = {
-            feature: [self.order.index((feature, one)) for one in values if (feature, one) in self.order]
-            for feature, values in features.items()
-        }
-        return sorted(chain.from_iterable(known.values())) if all(known.values()) else []
-
-
 def entry(name: str) -> IndexPackage:
     """Return the index's entry of a variant."""
-    support, driver = told(name)
+    support, driver = wheel_variants.told(name)
     manifest = replace(
         releases.manifest("modern"),
         name=f"ortpacks-{name}-1.23.2-cuda12.9-linux-x64",
@@ -89,52 +46,20 @@ def entry(name: str) -> IndexPackage:
     return entry_of(manifest, StoredFile(f"{manifest.name}.tar.zst", SIZES[name], "0" * 64))
 
 
-def index_of(*names: str) -> Index:
-    return Index(4, "t", tuple(entry(name) for name in names), ())
-
-
-def selected(index: Index, capability: Capability, cuda: str) -> str | None:
-    device = Device(0, "", "a GPU", capability, None, DRIVERS[cuda])
-    choice = select([device], index, "linux-x64")
-    return choice.package.variant if choice.package and choice.on_gpu else None
-
-
-@pytest.mark.parametrize("cuda", DRIVERS)
 @pytest.mark.parametrize(
-    "names",
-    [
-        ("legacy", "modern", "latest"),
-        ("legacy", "official", "latest"),
-        ("legacy", "modern"),
-        ("official",),
-        ("latest",),
-    ],
+    "names", ["legacy modern latest", "legacy official latest", "official", "latest", "exact"]
 )
-def test_an_installer_takes_what_select_takes_on_every_gpu(names: Sequence[str], cuda: str) -> None:
-    index = index_of(*names)
-    given = labels(index)
-    assert given.lost == ()
-    wanted = {str(one): selected(index, one, cuda) for one in CARDS}
-    assert {one: Installer(one, cuda).takes(given.properties) for one in wanted} == wanted
+def test_each_variant_has_the_values_of_the_gpus_for_which_select_takes_it(told: Told, names: str) -> None:
+    """8.9 runs on modern and latest, and select takes the smaller archive.
 
-
-def test_the_values_of_the_three_packages_are_those_counted_by_hand() -> None:
-    """8.9 runs on modern and latest, and select takes the smaller archive."""
-    properties = labels(index_of("legacy", "modern", "latest")).properties
-    assert {name: " ".join(values["sm_arch"]) for name, values in properties.items()} == {
-        "legacy": "50_real 52_real 60_real 61_real 70_real",
-        "modern": "75_real 80_real 86_real 89_real",
-        "latest": "100_real 103_real 120_real 121_real 90_real",
+    Code for 120a alone is not called 120_real: the provider gives that to 12.1 too.
+    """
+    given = labels(Index(4, "t", tuple(map(entry, names.split())), ()))
+    rows = {
+        name: [f"{feature} {' '.join(values)}" for feature, values in one.items()]
+        for name, one in given.properties.items()
     }
-    floors = {name: values["cuda_version_lower_bound"] for name, values in properties.items()}
-    assert floors == {"legacy": ("12.0",), "modern": ("12.0",), "latest": ("12.8",)}
-
-
-def test_code_for_120a_alone_is_not_called_120_real(root: Path) -> None:
-    """The provider gives 120_real to 12.1 too, for which this package has no code."""
-    given = labels(index_of("exact"))
-    assert given.properties["exact"]["sm_arch"] == ("89_real", "90_real")
-    assert given.lost == ("exact serves 12.0, and no wheel is chosen for it: 12.1 would take it too",)
+    told("\n".join([*(f"{name}: {', '.join(row)}" for name, row in rows.items()), *given.lost]))
 
 
 @pytest.fixture
@@ -173,19 +98,19 @@ def test_a_variants_wheel_tells_its_own_properties_and_is_else_the_one_in_dist(
 ) -> None:
     folder = write_index(filled, tmp_path / "simple") / PROJECT
     whole = json.loads((folder / "ortpacks_onnxruntime_gpu-1.23.2-variants.json").read_text())
+    info = "ortpacks_onnxruntime_gpu-1.23.2.dist-info"
     for wheel in folder.glob("*-modern.whl"):
-        with (
-            ZipFile(wheel) as archive,
-            ZipFile(filled.dist / "wheels/modern" / wheel.name.replace("-modern", "")) as plain,
-        ):
-            assert archive.testzip() is None
-            info = "ortpacks_onnxruntime_gpu-1.23.2.dist-info"
-            more = {f"{info}/variant.json"}
-            assert set(archive.namelist()) == set(plain.namelist()) | more
-            same = [one for one in plain.namelist() if not one.endswith("RECORD")]
-            assert all(archive.read(one) == plain.read(one) for one in same)
-            assert json.loads(archive.read(f"{info}/variant.json")) == whole
+        made = members(wheel)
+        plain = members(filled.dist / "wheels/modern" / wheel.name.replace("-modern", ""))
+        assert json.loads(made.pop(f"{info}/variant.json")) == whole
+        del made[f"{info}/RECORD"], plain[f"{info}/RECORD"]
+        assert made == plain
     assert list(whole["variants"]) == ["modern"]
+
+
+def members(wheel: Path) -> dict[str, bytes]:
+    with ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
 
 
 def test_an_index_is_the_same_bytes_each_time_and_replaces_the_last_one(
@@ -196,30 +121,6 @@ def test_an_index_is_the_same_bytes_each_time_and_replaces_the_last_one(
     (folder / PROJECT / "old.whl").write_bytes(b"")
     write_index(filled, folder)
     assert {one.name: one.read_bytes() for one in folder.rglob("*") if one.is_file()} == before
-
-
-@pytest.mark.parametrize("of_index", [True, False])
-def test_an_interrupt_leaves_the_earlier_folder(
-    filled: Wiring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, of_index: bool
-) -> None:
-    """Ctrl-C comes when the new folder is to take its place."""
-    index, package = write_index(filled, tmp_path / "simple"), next(filled.dist.glob("ortpacks-cpu-*.zst"))
-    again: Callable[[], object] = partial(make_wheels, filled, package)
-    if of_index:
-        again = partial(write_index, filled, index)
-    folder = index / PROJECT if of_index else filled.dist / "wheels/cpu"
-    before = sorted(folder.iterdir())
-    rename, interrupts = Path.rename, [KeyboardInterrupt]
-
-    def interrupted(path: Path, target: Path) -> Path:
-        if target == folder and interrupts:
-            raise interrupts.pop()
-        return rename(path, target)
-
-    monkeypatch.setattr(Path, "rename", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        again()
-    assert sorted(folder.iterdir()) == before
 
 
 def test_without_a_wheel_for_the_cpu_there_is_no_index(shop: Wiring, tmp_path: Path) -> None:
@@ -254,10 +155,16 @@ def test_what_a_killed_run_left_is_removed(filled: Wiring, tmp_path: Path) -> No
     assert {one.name for one in (tmp_path / "simple").iterdir()} == {PROJECT, "index.html"}
 
 
-def test_somebody_elses_wheel_among_them_is_told(shop: Wiring, tmp_path: Path) -> None:
-    make_wheels(shop, write_package(shop.dist))
-    stranger = shop.dist / "wheels/modern/ortpacks_onnxruntime_gpu-1.23.2-py3-none-any.whl"
-    with ZipFile(stranger, "w") as archive:
-        archive.writestr("x", "")
-    with pytest.raises(ValidationError, match=r"is no wheel of \./run wheel"):
-        write_index(shop, tmp_path / "simple")
+def test_a_file_that_is_no_package_is_told(copied: Place) -> None:
+    name = "ortpacks-modern-1.23.2-cuda12.9-linux-x64.tar.gz"
+    (copied.folder / name).write_text("garbage")
+    assert copied.fails(7, "wheel", name).startswith(f"error: {name} is damaged")
+    (copied.folder / "thesis.pdf").write_text("garbage")
+    assert copied.fails(2, "wheel", "thesis.pdf").startswith("error: 'thesis.pdf' is not a package")
+    assert not (copied.folder / "dist/wheels").exists()
+
+
+def test_an_index_of_no_wheels_is_nothing_to_do(copied: Place) -> None:
+    said = copied.fails(3, "wheel", "--index", "simple")
+    assert said.endswith("has no wheels. ./run wheel --variant NAME makes those of a package.\n")
+    assert not (copied.folder / "simple").exists()

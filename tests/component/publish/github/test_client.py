@@ -1,0 +1,337 @@
+"""Tests of the GitHub client: access, the newest release, an asset's bytes, faults of a host, tokens."""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+import ssl
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+import requests
+import urllib3
+
+from builder.errors import BuilderError, ConfigError, IntegrityError, TransferError
+from builder.files.digest import LocalFile
+from builder.publish.assets import Asset, Release
+from builder.publish.github.http import GitHubHttp
+from builder.publish.github.releases import GitHub
+from builder.publish.prepare import PublishOptions
+from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
+from tests.support.factories.publishing import ATTEMPTS, TAG, Desk, bytes_in
+from tests.support.factories.releases import FakeTime
+from tests.support.fakes.ports import FakeReporter
+from tests.support.messages import Refused
+
+BODY = bytes(range(256)) * 1000
+
+WORKFLOWS = "ghs_doubleOfAWorkflowsToken"
+"""GitHub says of an installation's token that it may not push: semantic-release/github, lib/verify.js."""
+
+
+@pytest.fixture
+def host_of(
+    double: GitHubDouble, http_of: Callable[..., GitHubHttp], reporter: FakeReporter
+) -> Callable[..., GitHub]:
+    def made(token: str = TOKEN) -> GitHub:
+        http = http_of(f"{double.url}/", token, attempts=3)
+        return GitHub(repository=REPOSITORY, http=http, reporter=reporter)
+
+    return made
+
+
+@pytest.fixture
+def host(host_of: Callable[..., GitHub]) -> GitHub:
+    return host_of()
+
+
+@pytest.fixture
+def draft(double: GitHubDouble, host: GitHub) -> Release:
+    double.create(TAG, "", "", draft=True)
+    (draft,) = host.drafts(TAG)
+    return draft
+
+
+@pytest.fixture
+def asset(double: GitHubDouble, draft: Release) -> Asset:
+    stored = double.store(double.releases[draft.id], "index.json", BODY)
+    return Asset(stored.name, stored.size, stored.digest, stored.state, stored.id)
+
+
+@pytest.mark.parametrize(
+    ("token", "push", "scopes", "writes"),
+    [
+        (TOKEN, True, None, True),
+        (TOKEN, None, "", True),
+        (TOKEN, True, "gist, public_repo", True),
+        (WORKFLOWS, False, None, True),
+        (TOKEN, False, "repo", False),
+        (TOKEN, True, "gist, read:org", False),
+    ],
+)
+def test_a_token_needs_the_right_to_write(
+    double: GitHubDouble,
+    host_of: Callable[..., GitHub],
+    token: str,
+    push: bool | None,
+    scopes: str | None,
+    writes: bool,
+) -> None:
+    double.token, double.push, double.scopes = token, push, scopes
+    said = pytest.raises(TransferError, match=r"may read the repository but not write.*Contents: write")
+    with nullcontext() if writes else said:
+        host_of(token).require_access()
+    assert [(seen.method, seen.path) for seen in double.requests] == [("GET", f"/repos/{REPOSITORY}")]
+
+
+@pytest.mark.parametrize(("kind", "times"), [("moved", 1), ("half", 3)])
+def test_an_answer_of_something_else_is_told(
+    double: GitHubDouble, host: GitHub, refused: Refused, kind: str, times: int
+) -> None:
+    double.fail("access", kind, times=times)
+    with refused(TransferError):
+        host.require_access()
+
+
+def test_the_newest_release_is_the_one_published_last(double: GitHubDouble, host: GitHub) -> None:
+    assert host.latest() is None
+    older, *_ = (double.create(tag, "", "", draft=tag == "v3") for tag in ("v1", "v2", "v3"))
+    newest = [host.latest()]
+    double.publish(older)
+    newest.append(host.latest())
+    assert [release.tag for release in newest if release] == ["v2", "v1"]
+
+
+def test_a_withdrawn_release_is_a_draft_that_is_published_again(double: GitHubDouble, host: GitHub) -> None:
+    double.create(TAG, "title", "body", draft=False)
+    public = host.published(TAG)
+    assert public is not None
+    assert host.withdraw(public).draft
+    assert host.published(TAG) is None
+    assert [draft.id for draft in host.drafts(TAG)] == [public.id]
+    assert not host.publish(public, "title", "body").draft
+
+
+def test_publishing_whose_answer_is_lost_is_not_asked_for_twice(
+    double: GitHubDouble, host: GitHub, draft: Release
+) -> None:
+    double.fail("publish", "landed")
+    assert not host.publish(draft, "", "").draft
+    assert [seen.method for seen in double.writes()] == ["PATCH"]
+
+
+@pytest.mark.parametrize("kind", [None, "direct", "502-cut", "hangup", "corrupt"])
+def test_an_assets_bytes_come_from_the_object_store_which_never_sees_the_token(
+    double: GitHubDouble, host: GitHub, asset: Asset, kind: str | None
+) -> None:
+    if kind:
+        double.fail("asset", kind, after=1000)
+    assert host.download(asset, len(BODY)) == BODY
+    storage = [seen for seen in double.requests if seen.host == "storage"]
+    assert bool(storage) == (kind != "direct")
+    assert not any(seen.authorized for seen in storage)
+
+
+def test_an_asset_that_keeps_coming_with_other_bytes_is_an_integrity_error(
+    double: GitHubDouble, host: GitHub, asset: Asset
+) -> None:
+    double.fail("asset", "corrupt", times=3)
+    with pytest.raises(IntegrityError, match=r"download index\.json: wanted 256000 bytes, sha256:"):
+        host.download(asset, len(BODY))
+
+
+@pytest.mark.parametrize(("told", "asked"), [(len(BODY), 0), (5, 2)])
+def test_more_bytes_than_asked_for_are_not_read(
+    double: GitHubDouble, host: GitHub, asset: Asset, told: int, asked: int
+) -> None:
+    """The host tells the size correctly, which spares the request, or a wrong one."""
+    double.requests.clear()
+    with pytest.raises(TransferError, match=r"at most 100,000|larger than the 100,000"):
+        host.download(Asset(asset.name, told, None, asset.state, asset.id), 100_000)
+    assert len(double.requests) == asked
+
+
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [
+        (None, "cannot be read: No such file"),
+        (b"012345678", "got shorter while it was sent"),
+        (b"0123456789x", ""),
+    ],
+    ids=["gone", "shorter", "longer"],
+)
+def test_a_file_that_changes_while_it_is_sent_is_an_error_or_cut_to_what_was_hashed(
+    host: GitHub, draft: Release, reporter: FakeReporter, tmp_path: Path, content: bytes | None, error: str
+) -> None:
+    """The network is not blamed: no request is repeated, also not the next one on the connection."""
+    file, again = tmp_path / "a.bin", tmp_path / "b.bin"
+    again.write_bytes(b"0123456789")
+    if content:
+        file.write_bytes(content)
+    digest = hashlib.sha256(b"0123456789").hexdigest()
+    if error:
+        with pytest.raises(IntegrityError, match=error):
+            host.upload(draft, LocalFile(file, 10, digest))
+    else:
+        assert [host.upload(draft, LocalFile(one, 10, digest)).size for one in (file, again)] == [10, 10]
+    assert reporter.lines == []
+
+
+@pytest.mark.parametrize(
+    ("cause", "waits"),
+    [
+        (ssl.SSLEOFError(8, "EOF occurred in violation of protocol (_ssl.c:2427)"), 0.0),
+        (ssl.SSLCertVerificationError(1, "[SSL: CERTIFICATE_VERIFY_FAILED] failed"), None),
+    ],
+    ids=["cut", "certificate"],
+)
+def test_a_tls_connection_that_is_cut_is_tried_again_and_a_bad_certificate_is_final(
+    host: GitHub, cause: ssl.SSLError, waits: float | None
+) -> None:
+    """The errors are those of requests 2.34 on a host that was reached before."""
+    host.latest()
+    reason = urllib3.exceptions.MaxRetryError(None, "/", urllib3.exceptions.SSLError(cause))  # type: ignore[arg-type]
+    error = host._http._unanswered(requests.exceptions.SSLError(reason), "https://x/")
+    assert (error.retry_after, "certificate was not accepted" in str(error)) == (waits, waits is None)
+
+
+DRAFT = PublishOptions(draft=True)
+
+Clients = Callable[..., GitHubHttp]
+
+
+@pytest.fixture
+def digestless(desk: Desk) -> Desk:
+    """Return a desk whose host states no digests."""
+    desk.github.digests = False
+    return desk
+
+
+def assert_published(desk: Desk) -> None:
+    assert desk.publish().state == "published"
+    (release,) = desk.github.releases.values()
+    assert not release.draft
+    assert desk.github.contents(TAG) == bytes_in(desk.dist)
+    assert len(release.assets) == len(bytes_in(desk.dist)), "no leftovers, no duplicates"
+
+
+@pytest.mark.parametrize("times", [0, 1, ATTEMPTS])
+def test_of_a_host_that_states_no_digests_every_asset_is_read_back(digestless: Desk, times: int) -> None:
+    """Other bytes of the right size are sent again, and never become public."""
+    digestless.github.fail("upload", "corrupt", times=times)
+    if times == ATTEMPTS:
+        with pytest.raises(IntegrityError, match=r"wanted \d+ bytes, sha256:[0-9a-f]{64}; GitHub got"):
+            digestless.publish()
+        assert digestless.github.published(TAG) is None
+    assert_published(digestless)
+    requests = digestless.github.requests
+    reads = [seen.path for seen in requests if seen.host == "storage" and seen.method == "GET"]
+    assert times or len(reads) == len(set(reads)) == len(bytes_in(digestless.dist))
+    assert digestless.publish().state == "unchanged"
+
+
+@pytest.mark.parametrize("public", [False, True])
+def test_an_earlier_asset_of_the_right_size_is_read_before_it_is_trusted(
+    digestless: Desk, public: bool
+) -> None:
+    digestless.publish(PublishOptions() if public else DRAFT)
+    (release,) = digestless.github.releases.values()
+    asset = next(iter(release.assets.values()))
+    asset.file.write_bytes(b"\0" + asset.file.read_bytes()[1:])
+    if public:
+        assert digestless.status().state == "differs"
+    else:
+        assert_published(digestless)
+
+
+@pytest.mark.parametrize("kind", ["502", "hangup", "cut", "corrupt"])
+def test_reading_back_survives_faults(digestless: Desk, kind: str) -> None:
+    digestless.github.fail("asset", kind, after=10)
+    assert_published(digestless)
+
+
+def test_a_draft_that_a_host_shows_by_its_tag_is_still_a_draft(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.publish(DRAFT)
+    monkeypatch.setattr(desk.github, "published", lambda tag: next(iter(desk.github.releases.values())))
+    assert desk.publish(DRAFT).state == "draft"
+
+
+def test_writes_are_a_second_apart(desk: Desk) -> None:
+    desk.publish()
+    assert desk.time.slept == [1.0] * (len(desk.github.writes()) - 1)
+
+
+@pytest.mark.parametrize(
+    ("route", "kind"), [("create", "401"), ("upload", "403"), ("create", "404"), ("upload", "moved")]
+)
+def test_refusals_are_told_apart_and_not_retried(desk: Desk, refused: Refused, route: str, kind: str) -> None:
+    desk.github.fail(route, kind)
+    with refused(TransferError):
+        desk.publish()
+    assert [pause for pause in desk.time.slept if pause > 1] == []
+    assert desk.publish().state == "published"
+
+
+@pytest.mark.parametrize(
+    ("token", "error"), [("", ConfigError), ("wrong", TransferError), ("secretsecret\n", ConfigError)]
+)
+def test_tokens_that_do_not_work(desk: Desk, refused: Refused, token: str, error: type[BuilderError]) -> None:
+    with refused(error):
+        desk.publish(token=token)
+    assert "secretsecret" not in desk.output
+    assert desk.github.writes() == []
+
+
+def test_the_token_does_not_follow_a_redirect_to_another_host(desk: Desk) -> None:
+    desk.github.fail("list", "elsewhere")
+    desk.publish()
+    (elsewhere,) = [seen for seen in desk.github.requests if seen.path == "/elsewhere"]
+    assert not elsewhere.authorized
+
+
+def test_the_token_is_not_shown_even_if_the_host_repeats_it(desk: Desk) -> None:
+    desk.github.fail("create", "echo")
+    with pytest.raises(TransferError, match=r"\*\*\*") as caught:
+        desk.publish()
+    assert TOKEN not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("api", "upload"),
+    [("https://ghe.example", "http://127.0.0.1/x"), ("http://127.0.0.1:9", "http://uploads.example/x")],
+)
+def test_the_token_is_not_sent_over_plain_http_off_this_machine_or_beside_https(
+    http_of: Clients, api: str, upload: str
+) -> None:
+    with pytest.raises(TransferError, match="not sent over plain http"):
+        http_of(api).attempt("POST", upload, wanted=(201,))
+
+
+@pytest.mark.parametrize(
+    "api", ["http://git.example", "http://127.0.0.1@git.example", "https://user:secret@git.example", ""]
+)
+def test_an_api_that_a_token_may_not_go_to_is_refused(refused: Refused, http_of: Clients, api: str) -> None:
+    with refused(ConfigError):
+        http_of(api)
+
+
+@pytest.mark.parametrize("repository", ["a/../b", "https://x-access-token:secret@github.com/ada/ortpacks"])
+def test_a_repository_that_is_none_is_refused(refused: Refused, http_of: Clients, repository: str) -> None:
+    with refused(ConfigError):
+        GitHub(repository=repository, http=http_of("http://127.0.0.1:9"), reporter=FakeReporter())
+
+
+@pytest.mark.parametrize(
+    ("host", "cause"), [("https://api..example", ".*label empty or too long"), (None, "Connection refused")]
+)
+def test_nobody_there_is_said_at_once(http_of: Clients, time: FakeTime, host: str | None, cause: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = host or f"http://127.0.0.1:{taken.getsockname()[1]}"
+    with pytest.raises(TransferError, match=rf"^{address.partition('//')[2]} does not answer: {cause}"):
+        http_of(address).call("GET", "/", wanted=(200,))
+    assert time.slept == []

@@ -1,7 +1,5 @@
 """Tests of gathering a package's files and of ``bundle``, which leaves no package when a check fails."""
 
-from __future__ import annotations
-
 import _ssl
 import hashlib
 import json
@@ -16,18 +14,16 @@ from typing import Any
 import pytest
 
 from builder.config.build_plan import BuildPlan
-from builder.config.variants import Oversize
-from builder.contents.integrity import read_checksums
 from builder.contents.package_manifest import Member
 from builder.contents.required_files import required_files
 from builder.errors import CheckFailedError, CommandError, ConfigError, IntegrityError
 from builder.files.digest import Digest
 from builder.finding import Code, Finding
-from builder.formats.package_names import Form, Host, Layout
+from builder.formats.package_names import WINDOWS, Form, Host, Layout
 from builder.io.archive.unpacking import digests_of, extract, manifest_bytes
 from builder.io.process import Completed, ProcessRunner
 from builder.io.wheel import Patchelf
-from builder.package.bundle import bundle, locate
+from builder.package.bundle import bundle, forms_of, locate
 from tests.support.factories.bundling import Site, site_in
 from tests.support.factories.packages import Trees, artifact, official, plan, report
 from tests.support.fakes.ports import FakeRunner
@@ -114,7 +110,7 @@ def site(tmp_path: Path) -> Site:
 def test_a_package_holds_its_manifest_licences_and_libraries_and_its_checksum(
     site: Site, tmp_path: Path
 ) -> None:
-    full, thin, gzipped = (one.package for one in site.bundle(plan()))
+    full, thin, gzipped = site.bundle(plan())
     assert site.dist == ["SHA256SUMS", LEGACY, THIN_GZ, THIN]
     sums = f"{full.sha256}  {LEGACY}\n{gzipped.sha256}  {THIN_GZ}\n{thin.sha256}  {THIN}\n"
     assert (site.ports.dist / "SHA256SUMS").read_text() == sums
@@ -139,15 +135,15 @@ def test_a_package_is_the_same_in_another_folder_and_whatever_made_a_machine_tak
             site_in(tmp_path / base / folder).bundle(plan(base=base, base_reason=reason))
             for folder, reason in (("one", "asked for"), ("a longer name", "x can be pulled"))
         ]
-        assert [one.sums for one in made[0]] == [one.sums for one in made[1]]
-        reason = manifest_in(made[0][0].package.path)["base"]["reason"]
+        assert [one.sha256 for one in made[0]] == [one.sha256 for one in made[1]]
+        reason = manifest_in(made[0][0].path)["base"]["reason"]
         assert reason == f"its system is {system}"
 
 
 def test_a_thin_archive_holds_all_but_nvidias_libraries_and_names_them(
     site: Site, tmp_path: Path, told: Told
 ) -> None:
-    full, thin, _ = (one.package.path for one in site.bundle(plan()))
+    full, thin, _ = (one.path for one in site.bundle(plan()))
     files = set(extract(thin, tmp_path / "thin"))
     told("\n".join(sorted(files)))
     manifest = manifest_in(thin)
@@ -174,25 +170,16 @@ def test_layouts_and_forms_are_those_of_the_configuration(site: Site) -> None:
     assert LEGACY not in (site.ports.dist / "SHA256SUMS").read_text()
 
 
-def test_a_package_over_budget_is_split_where_that_is_asked_for(site: Site, tmp_path: Path) -> None:
-    (full,) = site.bundle(configured(layouts=(Layout.FULL,), budget=2000, oversize=Oversize.SPLIT))
-    names = [path.name for path in full.files]
-    assert len(names) > 2
-    assert names[-1] == full.package.path.name == f"{LEGACY}.parts.json"
-    assert site.dist == sorted(["SHA256SUMS", *names])
-    assert all(path.stat().st_size <= 2000 for path in full.files[:-1])
-    joined = b"".join(path.read_bytes() for path in full.files[:-1])
-    assert hashlib.sha256(joined).hexdigest() == full.package.sha256
-    assert len(extract(full.package.path, tmp_path / "out")) == 1 + 18 + 7
-    assert read_checksums(site.ports.dist) == {
-        path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in full.files
-    }
+def test_a_package_for_windows_is_made_as_tar_exe_reads_it() -> None:
+    made = configured(forms=(Form.ZST,))
+    windows = replace(made, variant=replace(made.variant, platform=WINDOWS))
+    assert forms_of(Layout.FULL, windows) == (Form.ZST, Form.GZ)
 
 
 def test_only_the_provider_of_a_repacked_wheel_is_changed_and_said_to_be(site: Site) -> None:
     provider = ["lib/libonnxruntime_providers_cuda.so"]
     assert [member.path for member in site.members(official()) if member.modified] == provider
-    package = site.bundle(official())[0].package.path
+    package = site.bundle(official())[0].path
     assert [entry["path"] for entry in manifest_in(package)["files"] if entry["modified"]] == provider
     assert package.name == MODERN
     assert [member for member in site.members(plan()) if member.modified] == [], "a compiled one has it"

@@ -1,7 +1,5 @@
 """Tests of reading kernels by graphs of one node, with a stand-in for ONNX Runtime."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import onnx

@@ -1,7 +1,5 @@
 """Tests of the self-test stage with a fake engine, of its models, and of its script with a real ldd."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Tests of ``verify``: it unpacks a package, reads it, runs it, and finds every planted fault."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

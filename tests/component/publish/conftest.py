@@ -1,7 +1,5 @@
 """Fixtures for publishing to the GitHub double and for mirroring into a folder."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

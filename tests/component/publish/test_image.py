@@ -1,7 +1,5 @@
 """Tests of image builds: the stage's Dockerfile, tags, labels, and the names that a command line may give."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tests of mirror into a folder, through the real publish stage; foreign files in it stay."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

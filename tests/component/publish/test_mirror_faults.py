@@ -1,7 +1,5 @@
 """Tests of a mirror that is damaged, full or read-only: the fault is reported, and repaired on request."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

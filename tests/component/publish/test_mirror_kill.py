@@ -1,7 +1,5 @@
 """Tests of kill -9 during mirror: a public release is whole or absent, and the next run completes it."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Tests of publish with the real GitHub client and the double: packages, pages for people, news."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json
@@ -21,7 +19,7 @@ from builder.publish.prepare import PublishOptions
 from tests.doubles.github import HEAD
 from tests.support.factories.public_view import seen
 from tests.support.factories.publishing import TAG, Desk, bytes_in
-from tests.support.factories.releases import TEXTS, append_sum, cut, manifest, write_package
+from tests.support.factories.releases import TEXTS, append_sum, manifest, write_package
 from tests.support.html_page import Page
 from tests.support.messages import Told
 
@@ -66,22 +64,6 @@ def test_both_layouts_and_kinds_of_archive_go_up_and_into_the_index(desk: Desk) 
     (release,) = desk.github.releases.values()
     assert release.body.count("| legacy | **Maxwell**") == 1
     assert release.body.count("-thin-linux-x64.tar.gz](") == 1
-
-
-def test_a_package_in_parts_goes_up_in_parts(desk: Desk) -> None:
-    (package,) = desk.dist.glob("ortpacks-legacy*")
-    whole = package.read_bytes()
-    joined = cut(package, 60_000)
-    assert desk.publish().state == "published"
-    assert desk.verified[0] == joined
-    assert desk.github.contents(TAG) == bytes_in(desk.dist)
-    assert len([*desk.dist.glob(f"{package.name}.part?")]) == 4
-    entry = packages_in(desk)[0]
-    assert (entry["file"], entry["size"]) == (package.name, len(whole))
-    assert entry["sha256"] == hashlib.sha256(whole).hexdigest()
-    assert b"".join((desk.dist / part["file"]).read_bytes() for part in entry["parts"]) == whole
-    (release,) = desk.github.releases.values()
-    assert f"{package.name}, in 4 parts [1](" in release.body
     assert "{{" not in release.body
 
 

@@ -3,8 +3,6 @@
 ``test_publish_kill`` has the kills.
 """
 
-from __future__ import annotations
-
 import os
 import random
 from collections.abc import Iterator

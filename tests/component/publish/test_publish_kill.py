@@ -4,8 +4,6 @@ A child publishes to the parent's double, which kills it at a random moment of e
 large uploads: when a request comes, when a block of it was read, or when its answer is ready.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import signal

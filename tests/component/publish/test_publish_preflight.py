@@ -1,7 +1,5 @@
 """Tests of what publish refuses before its first request to the host; one run reports every finding."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,13 +8,13 @@ import pytest
 
 from builder.errors import CheckFailedError
 from builder.files.digest import LocalFile, file_digest
-from builder.formats.index import StoredArchive, build_index
+from builder.formats.index import build_index
 from builder.formats.manifest import Driver, Manifest
-from builder.formats.parts import StoredFile
+from builder.formats.stored_file import StoredFile
 from builder.publish.preflight import MAX_BODY, Leniency, check_files, check_index, check_notes
 from builder.publish.prepare import PublishOptions
 from tests.support.factories.publishing import TAG, Desk
-from tests.support.factories.releases import append_sum, manifest, write_package
+from tests.support.factories.releases import manifest, write_package
 from tests.support.messages import Told
 
 SHA = "0" * 64
@@ -80,15 +78,6 @@ def test_a_second_package_is_refused_and_a_layout_or_kind_of_archive_is_none(des
     assert desk.publish(PublishOptions(dry_run=True)).state == "dry-run"
     write_package(desk.dist, manifest("legacy", layout="thin", profile="lean"))
     told(refused(desk, LENIENT))
-
-
-def test_the_whole_archive_beside_its_parts_is_one_too_many(desk: Desk) -> None:
-    (package,) = desk.dist.glob("ortpacks-legacy*")
-    data = package.read_bytes()
-    cut(package, 90_000)
-    package.write_bytes(data)
-    append_sum(desk.dist, package)
-    assert f"R011 {package.name}.parts.json: {package.name} is for the same variant" in refused(desk)
 
 
 def test_everything_is_told_in_one_run(desk: Desk) -> None:

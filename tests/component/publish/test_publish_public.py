@@ -3,8 +3,6 @@
 ``test_publish_faults`` and ``test_publish_kill`` show that nobody sees half of a replacement.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from builder.errors import CheckFailedError, IntegrityError, ReleaseConflictError

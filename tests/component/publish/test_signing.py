@@ -1,8 +1,6 @@
 """Tests of signed releases: the files that publish writes and uploads, the permitted signers, and
 key files."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os
@@ -204,7 +202,7 @@ def test_a_secret_reaches_what_needs_it_alone(
 ) -> None:
     """A nested build without a cache's key would use objects that were stored without it.
 
-    What buildx reads: https://docs.docker.com/build/cache/backends/.
+    AWS's are those that obstore and the Docker CLI's credential helpers read.
     """
     programs = ("git", "gh", "docker", "mmdebstrap", "cuobjdump", "patchelf", "python")
     for program_name in programs:
@@ -230,7 +228,7 @@ def test_a_secret_reaches_what_needs_it_alone(
         seen["here"] = {name for name, value in os.environ.items() if value == "hush"}
 
     program(Collection(ask)).run(["ortpacks", "ask"], exit=False)
-    told("\n".join(f"{name}: {' '.join(sorted(secrets))}" for name, secrets in seen.items()))
+    told("\n".join(" ".join([f"{name}:", *sorted(secrets)]) for name, secrets in seen.items()))
     assert os.environ["REDISCLI_AUTH"] == "hush"
 
 

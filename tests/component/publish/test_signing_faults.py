@@ -1,7 +1,5 @@
 """Tests of faults while a release is signed: nothing half signed is public, and the next run completes it."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal

@@ -1,7 +1,5 @@
 """Tests of virtual cards: flags that name none are refused, and a card may be newer than a package."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace

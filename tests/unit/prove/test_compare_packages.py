@@ -1,7 +1,5 @@
 """Tests of comparing two packages' files; each expected sentence was written from the planted change."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

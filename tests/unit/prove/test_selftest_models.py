@@ -1,7 +1,5 @@
 """Tests of the verdict on a self-test's answers."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

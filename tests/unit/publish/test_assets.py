@@ -1,7 +1,5 @@
 """Tests of comparing a release with its local files, and of the steps that make them equal."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Tests of a mirror's ``releases.json``: its entries, their order, and refusals."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Tests of the news in release notes, from two indexes written by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Tests of the version of ONNX Runtime that a release's tag names."""
 
-from __future__ import annotations
-
 import pytest
 
 from builder.publish.preflight import check_tag

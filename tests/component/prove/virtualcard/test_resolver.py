@@ -1,8 +1,6 @@
 """Tests of the image that the stand-in runtime selects, against NVIDIA's documentation and
 against coverage."""
 
-from __future__ import annotations
-
 import ctypes
 import random
 import re

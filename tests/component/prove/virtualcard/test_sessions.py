@@ -1,7 +1,5 @@
 """Tests of opening models on a virtual card: wrong libraries, and a process that dies."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

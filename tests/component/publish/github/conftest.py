@@ -1,7 +1,5 @@
 """Fixtures with the double of GitHub, alone and behind a dist folder that is published on it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

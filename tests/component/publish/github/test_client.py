@@ -1,7 +1,5 @@
 """Tests of the GitHub client: access, the newest release, an asset's bytes, faults of a host, tokens."""
 
-from __future__ import annotations
-
 import hashlib
 import socket
 import ssl

@@ -3,8 +3,6 @@
 Expectations come from RFC 9110 and docs.github.com.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 

@@ -3,8 +3,6 @@
 ``integration/test_wheel_installers`` shows that uv takes by them what the client would select on every GPU.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +11,8 @@ from zipfile import ZipFile
 import pytest
 
 from builder.errors import ValidationError
-from builder.formats.index import Index, IndexPackage, StoredArchive, entry_of
+from builder.formats.index import Index, IndexPackage, entry_of
+from builder.formats.stored_file import StoredFile
 from builder.io.wiring import Wiring
 from builder.publish.wheels.index import labels, write_index
 from builder.publish.wheels.package_wheels import make_wheels

@@ -1,7 +1,5 @@
 """Tests of wheel: official wheels with a package's provider, read back with pip, zipfile and packaging."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import json

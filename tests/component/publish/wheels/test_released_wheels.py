@@ -1,7 +1,5 @@
 """Tests of wheels among a release's files, and of a mirror's pages that list them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

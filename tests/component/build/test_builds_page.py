@@ -108,25 +108,22 @@ def rows(text: str) -> list[dict[str, str]]:
 
 def test_the_record_says_what_was_packed_and_what_compiling_took(tmp_path: Path) -> None:
     packed = LocalFile(tmp_path / "unverified" / f"{LEGACY['name']}.tar.zst", 9, "ab" * 32)
-    path = write_record(
-        packed,
-        manifest(LEGACY),
-        tmp_path,
-        command=COMMAND,
-        artifact=artifact(tmp_path / "artifact"),
-        finished=MIDNIGHT,
-    )
+
+    def written(**changes: object) -> Path:
+        made = artifact(tmp_path / "artifact", **changes)
+        return write_record(
+            packed, manifest(LEGACY), tmp_path, command=COMMAND, artifact=made, finished=MIDNIGHT
+        )
+
+    path = written()
     assert path == tmp_path / "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64.build.json"
     record = loads(path.read_text(), path.name)
     assert record.package == "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64.tar.zst"
     assert (record.sha256, record.date, record.command) == ("ab" * 32, "2025-11-21T00:00:00Z", COMMAND)
     took = {**TOOK, "cpu_s": 3391, "wall_s": 1748, "longest_unit_s": 761}
     assert {"format": 1, **vars(record.compile)} == took
-    artifact(tmp_path / "artifact", units="many")
     with pytest.raises(ConfigError, match=r"artifact/record\.json: units: a whole number is wanted"):
-        write_record(
-            packed, manifest(LEGACY), tmp_path, command="", artifact=tmp_path / "artifact", finished=0
-        )
+        written(units="many")
 
 
 @pytest.mark.parametrize(
@@ -161,7 +158,6 @@ def test_the_command_names_widening_that_variants_yaml_does_not_ask_for(project:
 @pytest.mark.parametrize(
     ("name", "base", "version", "said"),
     [
-        ("modern", "assembled", "1.23.2", "--base assembled --mixed"),
         ("cpu", "none", "1.21.0", "--base assembled"),
         ("cpu", "none", "1.22.0", "--base nvidia --mixed"),
         ("directml", "none", "1.23.0", ""),
@@ -191,9 +187,8 @@ def test_a_package_has_a_row_of_what_it_is_and_what_it_took(
     ("changes", "kind"),
     [
         ({"runs": 2}, "cold; in 2 runs"),
-        ({"cache_hits": 1200}, "not cold: 1,200 units from ccache"),
         ({"compilations": 1531}, "not cold: 3 compiled again"),
-        ({"cache_hits": 1, "compilations": 1529}, "not cold: 1 units from ccache, 1 compiled again"),
+        ({"cache_hits": 1200, "compilations": 1529}, "not cold: 1,200 units from ccache, 1 compiled again"),
     ],
 )
 def test_a_build_that_was_not_cold_says_so(shop: Wiring, changes: dict[str, object], kind: str) -> None:
@@ -208,10 +203,9 @@ def test_a_compile_without_a_record_has_no_figures(shop: Wiring) -> None:
     assert (row["units"], row["compile"]) == ("", "no record")
 
 
-@pytest.mark.parametrize("changes", [{"sha256": "0" * 64}, {"sha256": 7}])
-def test_a_record_that_is_not_of_these_bytes_makes_no_row(shop: Wiring, changes: dict[str, object]) -> None:
+def test_a_record_that_is_not_of_these_bytes_makes_no_row(shop: Wiring) -> None:
     path = record_of(built(shop.dist))
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    path.write_text(json.dumps({**json.loads(path.read_text()), "sha256": "0" * 64}))
     with pytest.raises(BuilderError, match=re.escape(path.name)):
         made(shop)
     assert stored_rows(shop.root) == []

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from builder.build import pinning
-from builder.config.inputs import Input, Lock, Pin
+from builder.config.inputs import Lock, Pin
 from builder.config.load import parse_lock, render_lock
 from builder.config.toolkits import DATA, MISSING
 from builder.config.variants import Project, all_inputs, python_wheel_requirements
@@ -62,9 +62,13 @@ def pins(shop: Wiring) -> Lock:
 
 def test_a_first_lock_pins_every_input(shop: Wiring) -> None:
     intake = take(shop, Intake())
+    shop.lock_file.write_text(
+        render_lock(Lock({"wheel:gone==1": Pin(filename="g", size=1, sha256="3" * 64)}))
+    )
     pinning.lock_inputs(shop, refresh=False)
     made = pins(shop).pins
     assert list(made) == with_pythons(shop.project)
+    assert "dropped wheel:gone==1: no variant needs it any more" in reported(shop)
     assert made[IMAGE] == Pin(revision=DIGEST)
     assert made[GIT] == Pin(revision=COMMIT, files=FILES)
     assert all(pin.sha256 or pin.revision for pin in made.values())
@@ -120,39 +124,25 @@ def test_a_pin_of_nvidias_that_moves_is_read(shop: Wiring) -> None:
 
 
 @pytest.mark.parametrize(
-    ("contents", "told"),
+    ("name", "data", "told"),
     [
-        ({"libx.so.12": elf({".nv_fatbin": sass(75)})[:100]}, r"(?s)error E001 libx\.so\.12: "),
-        ({"README": b""}, r"it holds no library\. Name the wheel that has them"),
+        ("libx.so.12", elf({".nv_fatbin": sass(75)})[:100], r"(?s)error E001 libx\.so\.12: "),
+        ("README", b"", r"it holds no library\. Name the wheel that has them"),
     ],
 )
 def test_a_wheel_that_cannot_be_read_does_not_serve_every_gpu(
-    shop: Wiring, tmp_path: Path, contents: dict[str, bytes], told: str
+    shop: Wiring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, data: bytes, told: str
 ) -> None:
     """Defect: libraries that could not be read were skipped, and the wheel recorded as one for all GPUs."""
-
-    class Unread(Intake):
-        def unpack(self, item: Input) -> Path:
-            folder = self.folder / item.spec
-            folder.mkdir(parents=True)
-            for name, data in contents.items():
-                (folder / name).write_bytes(data)
-            return folder
-
-    take(shop, Unread()).folder = tmp_path / "unpacked"
     (shop.root / DATA).parent.mkdir(parents=True)
+    wheel = tmp_path / "wheel"
+    wheel.mkdir()
+    (wheel / name).write_bytes(data)
+    monkeypatch.setattr(take(shop, Intake()), "unpack", lambda _: wheel)
     with pytest.raises(CheckFailedError, match=r"==\S+ serves is not known, so nothing is re") as caught:
         pinning.lock_inputs(shop, refresh=True)
     assert re.search(told, str(caught.value))
     assert not (shop.root / DATA).exists()
-
-
-def test_what_nobody_needs_any_more_is_dropped(shop: Wiring) -> None:
-    old = Pin(filename="g", size=1, sha256="3" * 64)
-    shop.lock_file.write_text(render_lock(Lock(pins={"wheel:gone==1": old})), encoding="utf-8")
-    pinning.lock_inputs(shop, refresh=False)
-    assert "wheel:gone==1" not in pins(shop).pins
-    assert "dropped wheel:gone==1: no variant needs it any more" in reported(shop)
 
 
 def test_a_lock_that_fails_midway_leaves_the_old_file(shop: Wiring) -> None:

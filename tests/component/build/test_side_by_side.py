@@ -77,7 +77,7 @@ def test_a_single_road_is_walked_here_and_its_failure_needs_no_name() -> None:
     def failing() -> Path:
         raise CommandError(threading.current_thread().name)
 
-    with pytest.raises(CommandError, match=rf"^{threading.main_thread().name}$"):
+    with pytest.raises(CommandError, match=f"^{threading.main_thread().name}$"):
         walk(failing)
 
 

@@ -34,7 +34,6 @@ def below(folder: Path) -> set[str]:
     ("code", "words"),
     [
         (2, "build --variant=legacy --base=ubuntu"),
-        (2, "build --variant=legacy --profile=tiny"),
         (2, "build --variant=legacy --jobs=0"),
         (2, "build --variant=legacy --memory=8"),
         (2, "build --variant=legacy --from=gone"),
@@ -52,14 +51,11 @@ def below(folder: Path) -> set[str]:
         (2, "inspect a.whl --operators --also b.whl"),
         (2, "plan --variant=modern --variant="),
         (2, "inspect http://[::1"),
-        (2, "publish --dry-run --tag x --api http://[::1"),
         (2, "mirror --to s3://me:hunter2@bucket/releases"),
         (2, "build --variant cpu --compile-cache oci://ada:hunter2@host/name"),
         (2, "check --package https://user:hunter2@host/x"),
-        (2, "plan --variant https://user:hunter2@host/x"),
         (2, "lock --missing --refresh"),
         (2, "root --threshold=0"),
-        (2, "compile --variant legacy --arch=70"),
         (2, "compile --variant legacy --arch=70, --into=s"),
         (2, "compile --arch=91 --into=store --compile-cache=shared --base=assembled --origin=source"),
         (2, "compile --arch=91 --variant=latest --into=store --base=assembled --origin=source"),
@@ -77,10 +73,8 @@ def below(folder: Path) -> set[str]:
         (2, "build --from one --from two"),
         (2, "build --jobs"),
         (2, "--hlp"),
-        (2, "render --builder x"),
         (2, "--list --list-format xml"),
         (2, "--list build"),
-        (2, "mirror"),
     ],
 )
 def test_what_is_refused_is_told_and_makes_nothing(

@@ -218,14 +218,11 @@ def test_what_the_button_asked_for_is_allowed_and_nothing_else(
 def test_a_build_whose_time_is_up_is_gone_on_with(project: Project) -> None:
     every = steps("release", "build")
     (number,) = [number for number, step in enumerate(every) if "./run build" in str(step.get("run"))]
+    (limit,) = re.findall(r"timeout --signal=INT --kill-after=5m (\d+)m", str(every[number]["run"]))
+    assert int(limit) < max(leg.timeout_minutes for leg in matrix_legs(project)) - 30
     (brought,) = [step for step in every if "download-artifact" in str(step.get("uses"))]
-    made, kept = str(every[number]["run"]), every[number + 1]
-    limit = re.search(r"timeout --signal=INT --kill-after=5m (\d+)m", made)
-    assert limit is not None
-    assert int(limit[1]) < max(leg.timeout_minutes for leg in matrix_legs(project)) - 30
-    assert "--compile-cache store" in made
+    kept = every[number + 1]
     assert kept["if"] == "always()"
-    assert kept["with"]["path"] == "store"  # type: ignore[index]
     assert fnmatch(kept["with"]["name"], brought["with"]["pattern"])  # type: ignore[index]
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from builder.errors import BuilderError
 from builder.io.wiring import Wiring
+from tests.integration.faults_run import Run
 from tests.integration.machines import Machine
 from tests.integration.toolchain import SOURCE, Toolchain, running
 from tests.support import ROOT
@@ -34,6 +35,12 @@ def _room_for_builds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
                     engine.remove(held)
         except BuilderError:  # the engine does not answer: the module's own tests say so
             return
+
+
+@pytest.fixture(autouse=True)
+def _no_build_is_left() -> Iterator[None]:
+    yield
+    Run.end_all()
 
 
 @pytest.fixture

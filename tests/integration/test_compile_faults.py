@@ -9,7 +9,6 @@ import re
 import signal
 import time
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -119,12 +118,6 @@ class World:
 def world(legacy_package: Path, tmp_path_factory: pytest.TempPathFactory) -> World:
     assert legacy_package.exists(), "built, so its units are in the cache"
     return World(tmp_path_factory.mktemp("compile-faults"))
-
-
-@pytest.fixture(autouse=True)
-def _no_process_is_left() -> Iterator[None]:
-    yield
-    Run.end_all()
 
 
 def to_compile(text: str) -> int:

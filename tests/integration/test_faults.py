@@ -10,7 +10,6 @@ import shutil
 import signal
 import time
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -311,9 +310,3 @@ def _finished(dist: Path) -> set[str]:
     log = dist / "legacy" / "build.log"
     made = re.compile(r"\[\d+/\d+\] Building \w+ object (\S+)")
     return set(made.findall(log.read_text())) if log.exists() else set()
-
-
-@pytest.fixture(autouse=True)
-def _no_process_is_left() -> Iterator[None]:
-    yield
-    Run.end_all()

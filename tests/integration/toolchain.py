@@ -6,14 +6,15 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
+from builder.binary.elf_headers import read_sections
 from builder.build.check_tools import CheckTools
 from builder.config.variants import UnpackedToolkit
 from builder.io.wiring import Wiring
 from tests.support import ROOT
 from tests.support.containers import docker
-from tests.support.cubins import kernels
 
 SOURCE = """\
 #include "scale.h"
@@ -41,6 +42,22 @@ export CCACHE_SLOPPINESS=include_file_ctime,include_file_mtime
 export NVCC_ARCH_LIST=500,520,600,610,700,750,800,860,890,900 PYTHONPATH=/ortpacks
 """
 """Environment of a compile, the same as in templates/variant.Dockerfile.j2."""
+
+
+_MACHINE, _X86_64 = 18, b"\x3e\0"
+"""Offset of the machine in an ELF header, and x86-64's value (ELF-64 Object File Format; x86-64 psABI)."""
+
+
+def kernels(cubin: bytes) -> dict[str, str]:
+    """Return the sha256 of each kernel's instructions by mangled name."""
+    as_ours = cubin[:_MACHINE] + _X86_64 + cubin[_MACHINE + 2 :]  # the only machine that the reader accepts
+    return {
+        section.name.removeprefix(".text."): sha256(
+            cubin[section.offset : section.offset + section.size]
+        ).hexdigest()
+        for section in read_sections(as_ours)
+        if section.name.startswith(".text.")
+    }
 
 
 @dataclass(frozen=True)

@@ -19,16 +19,11 @@ class AptArchive:
         made = ("--quick-generate-key", "archive of the double", "ed25519", "sign", "2d")
         self._gpg("--passphrase", "", *made)
 
-    def key(self) -> bytes:
-        """Return the public key, for ``/etc/apt/trusted.gpg.d``."""
-        return self._gpg("--export")
+    def lay(self, suites: Sequence[str], packages: Iterable[Path], date: str) -> bytes:
+        """Lay out the suites, and return the public key, for ``/etc/apt/trusted.gpg.d``.
 
-    def close(self) -> None:
-        """End the agent that holds the key."""
-        subprocess.run(["gpgconf", "--kill", "all"], env=self._env(), check=True)
-
-    def lay(self, suites: Sequence[str], packages: Iterable[Path], date: str) -> None:
-        """Lay out the suites; the first has all packages, in main. ``date`` is that of the lists."""
+        The first suite has all packages, in main. ``date`` is that of the lists.
+        """
         pool = self._folder / "pool"
         pool.mkdir(parents=True)
         stanzas = []
@@ -44,6 +39,9 @@ class AptArchive:
             )
         for suite in suites:
             self._lay_suite(suite, "\n".join(stanzas) if suite == suites[0] else "", date)
+        key = self._gpg("--export")
+        subprocess.run(["gpgconf", "--kill", "all"], env=self._env(), check=True)  # the agent with the key
+        return key
 
     def _lay_suite(self, suite: str, stanzas: str, date: str) -> None:
         folder = self._folder / "dists" / suite

@@ -156,7 +156,8 @@ class InternetMaker:
         self.maker.lay_toolkit(trees)
         self.lay_sources()
         found = ubuntu(self.shop, (*system.packages, *_COMPILES_SMOKE))
-        key = self.lay_archive(found)
+        archive = AptArchive(self.world.site(ARCHIVE), self.folder / "gnupg")
+        key = archive.lay(_SUITES, found.packages, _DATE)
         self.push_images(system, found, key, trees)
         for tree in trees.values():
             shutil.rmtree(tree)
@@ -195,14 +196,6 @@ class InternetMaker:
                 place = self.world.site(row[1].removeprefix("https://"))
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.symlink_to(file.resolve())
-
-    def lay_archive(self, found: Ubuntu) -> bytes:
-        """Lay the signed archive of one day and return the key that signed it."""
-        archive = AptArchive(self.world.site(ARCHIVE), self.folder / "gnupg")
-        archive.lay(_SUITES, found.packages, _DATE)
-        key = archive.key()
-        archive.close()
-        return key
 
     def push_images(self, system: ImageSystem, found: Ubuntu, key: bytes, trees: dict[str, Path]) -> None:
         """Push the images ``ubuntu`` and ``nvidia/cuda``, by the names that the base has."""

@@ -132,7 +132,7 @@ def find_raw(
     ``sections`` are those of a file of this ``kind``. Raises ``FatbinError`` for more than ``MOST_MARKS``
     places that begin like one, and ``FormatError`` for a damaged archive or object.
     """
-    found: dict[Kind, Counter[Arch]] = {}
+    arches: dict[Kind, Counter[Arch]] = {}
     places = (container.offset for container in containers)
     starts = [at for at in places if bytes(buffer[at : at + len(BEGIN)]) == BEGIN]  # without bare images
     room, code = MOST_MARKS, CodeFinder()
@@ -144,8 +144,8 @@ def find_raw(
             before = starts[bisect(starts, at) - 1] if starts and starts[0] < at else None
             if before is None or at >= _end_of(buffer, before):
                 for image in _image(buffer, at, data.stop, mark, code):
-                    found.setdefault(image[0], Counter())[image[1]] += 1
-    return found
+                    arches.setdefault(image[0], Counter())[image[1]] += 1
+    return arches
 
 
 def _marks(buffer: Buffer, data: range) -> Iterator[tuple[int, FileKind]]:

@@ -68,7 +68,7 @@ class Pair:
     @property
     def name(self) -> str:
         """The library's name in the new source, or in the old one where the new source lacks the library."""
-        return next(one.name for one in (self.new, self.old) if one)
+        return next(side.name for side in (self.new, self.old) if side)
 
     @property
     def sides(self) -> tuple[tuple[Inspected, ...], tuple[Inspected, ...]]:
@@ -78,19 +78,19 @@ class Pair:
     @property
     def has_code(self) -> bool:
         """Whether the old or the new library holds device code."""
-        return any(one.coverage for side in self.sides for one in side)
+        return any(library.coverage for side in self.sides for library in side)
 
     @property
     def unread(self) -> bool:
         """Whether the old or the new library cannot be read."""
-        return any(one.problem for side in self.sides for one in side)
+        return any(library.problem for side in self.sides for library in side)
 
     def changes(self, gpus: Iterable[Gpu]) -> Mapping[Capability, SupportChange]:
         """Return the change of support for each of ``gpus``.
 
         The support of a library that is missing or has nothing to run is ``NONE``.
         """
-        old, new = (verdicts(one) if one else {} for one in (self.old, self.new))
+        old, new = (verdicts(side) if side else {} for side in (self.old, self.new))
         return _changes(old, new, gpus)
 
 
@@ -107,7 +107,9 @@ class Comparison:
     def read(self) -> tuple[list[Inspected], list[Inspected]]:
         """The old and the new libraries, without pairs of which one cannot be read."""
         sides = [pair.sides for pair in self.pairs if not pair.unread]
-        return [one for old, _ in sides for one in old], [one for _, new in sides for one in new]
+        return [library for old, _ in sides for library in old], [
+            library for _, new in sides for library in new
+        ]
 
     @cached_property
     def changes(self) -> Mapping[Capability, SupportChange]:
@@ -151,8 +153,8 @@ def _pairs(old: Sequence[Inspected], new: Sequence[Inspected]) -> tuple[Pair, ..
 
 def _unique(libraries: Iterable[Inspected], key: Callable[[str], str]) -> Mapping[str, Inspected]:
     """Return the libraries by their key, without those whose key another library has too."""
-    found = grouped((key(item.name), item) for item in libraries)
-    return {name: items[0] for name, items in found.items() if len(items) == 1}
+    by_key = grouped((key(item.name), item) for item in libraries)
+    return {name: items[0] for name, items in by_key.items() if len(items) == 1}
 
 
 def _file_name(name: str) -> str:
@@ -175,6 +177,6 @@ def code_sizes(libraries: Iterable[Inspected]) -> Mapping[Code, int]:
     return {code: sizes[code] for code in sorted_code(sizes)}
 
 
-def sorted_code(found: Iterable[Code]) -> Sequence[Code]:
+def sorted_code(codes: Iterable[Code]) -> Sequence[Code]:
     """Return ``found`` sorted by kind, SASS first, then by architecture, oldest first."""
-    return sorted(found, key=lambda code: (list(Kind).index(code[0]), code[1]))
+    return sorted(codes, key=lambda code: (list(Kind).index(code[0]), code[1]))

@@ -197,7 +197,7 @@ def coverage_of(code: DeviceCode) -> LibraryCoverage:
         ptx=_architectures_of(code, Kind.PTX),
         ltoir=_architectures_of(code, Kind.LTOIR),
         unknown=sum(sum(kinds.get(Kind.OTHER, {}).values()) for kinds in code.images.values()),
-        single=sum(count for one, count in code.held.items() if len(one.sass) == 1 and not one.ptx),
+        single=sum(count for held, count in code.held.items() if len(held.sass) == 1 and not held.ptx),
         tally={device: _tally(code, device) for device in DEVICES},
     )
 
@@ -216,8 +216,10 @@ def combine(libraries: Iterable[LibraryCoverage]) -> Mapping[Capability, Support
     Without such a library, each support is ``NONE``. The capabilities are those of ``columns``.
     """
     runnable = [library for library in libraries if library.runnable]
-    found = [library.support for library in runnable]
-    return {gpu.capability: worst(support[gpu.capability] for support in found) for gpu in columns(runnable)}
+    supports = [library.support for library in runnable]
+    return {
+        gpu.capability: worst(support[gpu.capability] for support in supports) for gpu in columns(runnable)
+    }
 
 
 def worst(supports: Iterable[Support]) -> Support:
@@ -260,12 +262,14 @@ def lacking(containers: Iterable[Container], arch: Arch, *, widen: bool) -> tupl
     ``90a``. With ``widen``, ``120`` needs ``120a`` and ``121`` together.
     """
     devices = promised_by(arch, widen=widen)
-    return tuple(one for one in containers if not _has(one.arches(Kind.SASS), arch, devices))
+    return tuple(
+        container for container in containers if not _has(container.arches(Kind.SASS), arch, devices)
+    )
 
 
-def _has(found: frozenset[Arch], wanted: Arch, devices: Iterable[Capability]) -> bool:
-    return wanted.number in {arch.number for arch in found} and all(
-        any(runs_sass(arch, device) for arch in found) for device in devices
+def _has(arches: frozenset[Arch], wanted: Arch, devices: Iterable[Capability]) -> bool:
+    return wanted.number in {arch.number for arch in arches} and all(
+        any(runs_sass(arch, device) for arch in arches) for device in devices
     )
 
 
@@ -321,7 +325,7 @@ def _is_input_of_link(container: Container) -> bool:
 def _stubs(container: Container) -> frozenset[Arch]:
     if len(container.images) == 1:
         return frozenset()
-    sizes = [(one.unpacked_size, one.arch) for one in container.images if one.kind is Kind.SASS]
+    sizes = [(image.unpacked_size, image.arch) for image in container.images if image.kind is Kind.SASS]
     largest = max((size for size, _arch in sizes), default=0)
     return frozenset(arch for size, arch in sizes if size * _STUB < largest)
 
@@ -329,15 +333,15 @@ def _stubs(container: Container) -> frozenset[Arch]:
 def _tally(code: DeviceCode, device: Capability) -> ContainerTally:
     counts: Counter[Support] = Counter()
     stubs = 0
-    linkable = all(_support_of_held(one, device) is not Support.NONE for one in code.held_by_inputs)
-    for one, count in code.held.items():
-        served = _support_of_held(one, device)
-        if served is Support.NONE and one.linked and linkable:
+    linkable = all(_support_of_held(held, device) is not Support.NONE for held in code.held_by_inputs)
+    for held, count in code.held.items():
+        served = _support_of_held(held, device)
+        if served is Support.NONE and held.linked and linkable:
             served = Support.JIT
-        if served is Support.NATIVE and not any(runs_sass(arch, device) for arch in one.sass - one.stubs):
+        if served is Support.NATIVE and not any(runs_sass(arch, device) for arch in held.sass - held.stubs):
             stubs += count
         sets = code.unit_sets
-        if served is not Support.NONE or not sets or meant_for(_arch_of(device), sets, one.sass):
+        if served is not Support.NONE or not sets or meant_for(_arch_of(device), sets, held.sass):
             counts[served] += count
     return ContainerTally(counts[Support.NATIVE], counts[Support.JIT], counts[Support.NONE], stubs)
 

@@ -181,10 +181,10 @@ class _Reader:
             self._blob = unpack(stored, image.compression, unpacked)
             self._blob_at = at
         _kind, _version, offset, length, *_ = IMAGE.unpack_from(self._buffer, image.offset)
-        found = self._blob[offset : offset + length]
-        if len(found) != length:
+        joined = self._blob[offset : offset + length]
+        if len(joined) != length:
             raise PayloadError(f"it ends behind what it is packed with, at {offset + length:,}")
-        return found
+        return joined
 
     def _claim(self, size: int) -> None:
         self._room -= size
@@ -310,9 +310,9 @@ def of_cubin(data: bytes, arch: Arch) -> Functions:
     if not data.startswith(CUBIN) or data[18:20] != _CUDA.to_bytes(2, "little"):
         raise PayloadError("no cubin: it does not begin like an ELF file for CUDA")
     try:
-        found = cubin_arch(data, 0, len(data))
-        if found.number != arch.number:  # the suffix is often missing in a cubin's flags
-            raise PayloadError(f"its cubin is for sm_{found.number}, its header says sm_{arch}")
+        target = cubin_arch(data, 0, len(data))
+        if target.number != arch.number:  # the suffix is often missing in a cubin's flags
+            raise PayloadError(f"its cubin is for sm_{target.number}, its header says sm_{arch}")
         return _symbols(data, _sections(data), arch)
     except (FormatError, struct.error) as error:
         raise PayloadError(f"no whole cubin: {error}") from error
@@ -350,8 +350,8 @@ def _symbols(data: bytes, sections: list[_Section], arch: Arch) -> Functions:
         raise PayloadError("no whole cubin: its symbols have no names")
     strings = range(sections[link][4], sections[link][4] + sections[link][5])
     names = names_in(data, strings, (entry[0] for entry in kernels), most=_NAMES_FOR_A_BYTE * len(data))
-    found = {names[entry[0]]: is_stub(_body(data, sections, entry), arch) for entry in kernels}
-    return Functions(found, len(entries) > len(kernels))
+    kernels_by_name = {names[entry[0]]: is_stub(_body(data, sections, entry), arch) for entry in kernels}
+    return Functions(kernels_by_name, len(entries) > len(kernels))
 
 
 def _functions(data: bytes, table: _Section) -> Iterator[tuple[int, int, int, int, int, int]]:
@@ -396,9 +396,9 @@ def of_ptx(data: bytes, arch: Arch) -> Functions:
     head = PTX_HEAD.match(text[:HEAD])
     if head is None:
         raise PayloadError("no PTX: .version and .target do not stand at its beginning")
-    found = Arch.parse(head[3].decode())
-    if found != arch:
-        raise PayloadError(f"its PTX is for sm_{found}, its header says {arch}")
+    target = Arch.parse(head[3].decode())
+    if target != arch:
+        raise PayloadError(f"its PTX is for sm_{target}, its header says {arch}")
     if b"\0" in text:
         raise PayloadError("no whole PTX: zeros stand in its text")
     if not _is_paired(text) and not _is_paired(_COMMENT.sub(b"", text)):
@@ -408,7 +408,7 @@ def of_ptx(data: bytes, arch: Arch) -> Functions:
         for entry in _ENTRY.finditer(text)
         if not _in_comment(text, entry.start())
     }
-    others = not kernels and any(not found[1] for found in _FUNC.finditer(text))
+    others = not kernels and any(not target[1] for target in _FUNC.finditer(text))
     return Functions(kernels, others)
 
 

@@ -133,14 +133,14 @@ def _first(tags: Mapping[int, Sequence[str]], tag: int) -> str | None:
 
 def _dynamic_names(buffer: Buffer, sections: Sequence[Section]) -> dict[int, list[str]]:
     """Return the names in the dynamic section by their tag, for the tags in ``_TAGS``."""
-    found: dict[int, list[str]] = {}
+    by_tag: dict[int, list[str]] = {}
     section = single_section(sections, _DYNAMIC)
     if section is not None:
         entries = [entry for entry in _dynamic_entries(buffer, section) if entry[0] in _TAGS]
         names = names_in(buffer, strings_of(sections, section), (value for _tag, value in entries))
         for tag, value in entries:
-            found.setdefault(tag, []).append(names[value])
-    return found
+            by_tag.setdefault(tag, []).append(names[value])
+    return by_tag
 
 
 def _dynamic_entries(buffer: Buffer, section: Section) -> Iterator[tuple[int, int]]:

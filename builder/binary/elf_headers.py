@@ -226,10 +226,10 @@ def read_sections(buffer: Buffer) -> tuple[Section, ...]:
 
 def single_section(sections: Sequence[Section], kind: int) -> Section | None:
     """Return the only section of type ``kind``; ``None`` where there is none. Raises ``ElfError`` for two."""
-    found = [section for section in sections if section.kind == kind]
-    if len(found) > 1:
-        raise ElfError(f"two sections of type {kind:#x}: {found[0].name}, {found[1].name}", found[1].offset)
-    return found[0] if found else None
+    alike = [section for section in sections if section.kind == kind]
+    if len(alike) > 1:
+        raise ElfError(f"two sections of type {kind:#x}: {alike[0].name}, {alike[1].name}", alike[1].offset)
+    return alike[0] if alike else None
 
 
 def strings_of(sections: Sequence[Section], section: Section) -> range:

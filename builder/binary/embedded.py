@@ -95,12 +95,12 @@ def _lone_string(
     section = _constants(sections, constants)
     if section is None:
         return None
-    found: bytes | None = None
+    text: bytes | None = None
     for match in _matches(pattern, buffer, section):
-        if found not in (None, match[1]):
+        if text not in (None, match[1]):
             return None
-        found = match[1]
-    return found.decode() if found else None
+        text = match[1]
+    return text.decode() if text else None
 
 
 def _matches(pattern: Pattern[bytes], buffer: Buffer, section: Section) -> Iterator[Match[bytes]]:
@@ -116,10 +116,10 @@ def _constants(sections: Sequence[Section], name: str) -> Section | None:
 
     A linker makes one at most. Thousands of sections over the same bytes would all be searched.
     """
-    found = [section for section in sections if section.name == name and section.in_file]
-    if len(found) > 1:
-        raise FormatError(f"two sections named {name}", found[1].offset)
-    return found[0] if found else None
+    named = [section for section in sections if section.name == name and section.in_file]
+    if len(named) > 1:
+        raise FormatError(f"two sections named {name}", named[1].offset)
+    return named[0] if named else None
 
 
 def _exported_numbers(buffer: Buffer, sections: Sequence[Section]) -> Iterator[tuple[str, int]]:
@@ -172,16 +172,16 @@ def dlopened_names(buffer: Buffer, name: str, library: Elf | Pe) -> tuple[str, .
     """
     for beginning, constants, pattern in _OPENING:
         if name.startswith(beginning) and (section := _constants(library.sections, constants)):
-            found = _names_in_data(pattern, buffer, section)
-            return tuple(one for one in found if one not in {name, library.soname})
+            in_data = _names_in_data(pattern, buffer, section)
+            return tuple(opened for opened in in_data if opened not in {name, library.soname})
     return ()
 
 
 def _names_in_data(pattern: Pattern[bytes], buffer: Buffer, section: Section) -> tuple[str, ...]:
-    found: set[str] = set()
+    names: set[str] = set()
     for match in _matches(pattern, buffer, section):
         if match.start() == section.offset or buffer[match.start() - 1] == 0:  # as in cuDNN 9.10's graph
-            found.add(match[0][:-1].decode())
-        if len(found) == _MOST:
+            names.add(match[0][:-1].decode())
+        if len(names) == _MOST:
             break
-    return tuple(sorted(found))
+    return tuple(sorted(names))

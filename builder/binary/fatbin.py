@@ -74,16 +74,16 @@ def read_containers(buffer: Buffer) -> tuple[Container, ...]:
     kind = kind_of(bytes(buffer[:HEAD]))
     if len(buffer) > LARGEST and kind in {*NO_SECTIONS, FileKind.ARCHIVE}:
         raise FatbinError(f"a file of {len(buffer):,} bytes: no library is larger than 4 GiB", LARGEST)
-    found: list[Container] = []
+    containers: list[Container] = []
     room = MOST_IMAGES
     for container in _all(buffer, kind, iter(range(MOST_STRAYS)), CodeFinder()):
         room -= len(container.images)
         if room < 0:  # the image at index `room` is the first one too many
             raise FatbinError(f"more than {MOST_IMAGES:,} images in a file", container.images[room].offset)
-        found.append(container)
+        containers.append(container)
     with_sections = kind in {FileKind.LIBRARY, FileKind.DLL}
     linked = linked_offsets(buffer, _sections(buffer)) if with_sections else frozenset()
-    return tuple(replace(one, linked=True) if one.offset in linked else one for one in found)
+    return tuple(replace(one, linked=True) if one.offset in linked else one for one in containers)
 
 
 def _sections(buffer: Buffer) -> tuple[Section, ...]:
@@ -253,12 +253,15 @@ def linked_offsets(buffer: Buffer, sections: Sequence[Section]) -> frozenset[int
         return frozenset()
     pointers = dict(_pointers(buffer, sections))
     pointers.update(_relocated(buffer, sections, frozenset(pointers)))
-    placed = sorted((one for one in sections if one.in_file and one.address), key=lambda one: one.address)
+    placed = sorted(
+        (candidate for candidate in sections if candidate.in_file and candidate.address),
+        key=lambda candidate: candidate.address,
+    )
     starts = [section.address for section in placed]
-    found = ((placed[bisect(starts, address) - 1], address) for address in pointers.values() if placed)
+    pointed = ((placed[bisect(starts, address) - 1], address) for address in pointers.values() if placed)
     return frozenset(
         section.offset + address - section.address
-        for section, address in found
+        for section, address in pointed
         if 0 <= address - section.address < section.size
     )
 

@@ -134,7 +134,6 @@ _LONGEST_NAMES, _LONGEST_NAME = 1 << 24, 256
 
 
 def _shown(name: bytes, names: bytes) -> str:
-    """Return a member's name for messages: a long GNU name is looked up."""
     if name[:1] == b"/" and name[1:].isdigit():
         place = int(name[1:])
         name = names[place : place + _LONGEST_NAME].partition(b"\n")[0]

@@ -79,10 +79,10 @@ def unpack(stored: bytes, packed: Compression, size: int) -> bytes:
         return stored
     if size > LARGEST_IMAGE or (packed is Compression.LZ4 and size > _GROWTH * len(stored)):
         raise PayloadError(f"{len(stored):,} packed bytes claim to be {size:,}")
-    found = _zstd(stored, size + 1) if packed is Compression.ZSTD else _lz4(stored, size)
-    if len(found) != size:
-        raise PayloadError(f"it unpacks to {len(found):,} bytes, not to the {size:,} of its header")
-    return found
+    unpacked = _zstd(stored, size + 1) if packed is Compression.ZSTD else _lz4(stored, size)
+    if len(unpacked) != size:
+        raise PayloadError(f"it unpacks to {len(unpacked):,} bytes, not to the {size:,} of its header")
+    return unpacked
 
 
 def _zstd(frame: bytes, most: int) -> bytes:

@@ -170,7 +170,10 @@ def _parts(items: Sequence[Inspected]) -> list[tuple[Inspected, ...]]:
 
 
 def _together(parts: Sequence[Sequence[tuple[Inspected, Mapping[Capability, Verdict]]]], gpu: Gpu) -> Verdict:
-    fitting = [[(item, found[gpu.capability]) for item, found in part if fits(item, gpu)] for part in parts]
+    fitting = [
+        [(item, by_capability[gpu.capability]) for item, by_capability in part if fits(item, gpu)]
+        for part in parts
+    ]
     fitting = [part for part in fitting if part]
     each = [_best([verdict for _, verdict in part]) for part in fitting]
     support = worst(one.support for one in each)
@@ -198,19 +201,18 @@ def _doubt_of_parts(parts: Sequence[Sequence[Inspected]], because: Collection[st
 
 
 def _judged_containers(item: Inspected) -> int:
-    """Return the number of judged containers of a library."""
     coverage = item.runnable
     return coverage.containers - coverage.nothing_to_run - coverage.link_inputs if coverage else 0
 
 
-def _best(found: Sequence[Verdict]) -> Verdict:
+def _best(all_verdicts: Sequence[Verdict]) -> Verdict:
     """Return the best verdict of alternatives, doubtful where not all of them have the same support."""
-    best = min(found, key=lambda one: list(Support).index(one.support))
-    alike = [one for one in found if one.support is best.support]
-    names = tuple(name for one in alike for name in one.because)
-    if len(alike) == len(found):
+    best = min(all_verdicts, key=lambda verdict: list(Support).index(verdict.support))
+    alike = [verdict for verdict in all_verdicts if verdict.support is best.support]
+    names = tuple(name for verdict in alike for name in verdict.because)
+    if len(alike) == len(all_verdicts):
         return Verdict(best.support, best.doubt, names)
-    differ = f"so with {len(alike)} of {len(found)} alternatives"
+    differ = f"so with {len(alike)} of {len(all_verdicts)} alternatives"
     return Verdict(best.support, differ, names, differ)
 
 

@@ -101,7 +101,7 @@ def _account(
 
 def plans_json(builds: Mapping[str, VariantBuild]) -> str:
     """Return the plans as one JSON document (``docs/schemas/plan.schema.json``)."""
-    plans = [one.forecast() for one in builds.values()]
+    plans = [build.forecast() for build in builds.values()]
     together = [
         {"variant": need.step, "bytes": need.size, "folder": str(need.folder)}
         for need in by_step(joint_disk_needs(builds))
@@ -112,8 +112,8 @@ def plans_json(builds: Mapping[str, VariantBuild]) -> str:
 
 def show_plans(wiring: Wiring, builds: Mapping[str, VariantBuild]) -> None:
     """Report each plan and, if there are several, the disk space that their builds take together."""
-    for one in builds.values():
-        one.show_plan()
+    for build in builds.values():
+        build.show_plan()
     if len(builds) > 1:
         for line in disk_lines(joint_disk_needs(builds)):
             wiring.reporter.say(line)
@@ -168,9 +168,9 @@ def show_matrix(
     require_base(wiring.project, base)
     if by not in {None, "arch"}:
         raise ValidationError(f"--by {by!r} is not arch.", advice="Leave it out for one job a package.")
-    found = matrix_legs(wiring.project, names)
-    found = architecture_legs(found, wiring.project, base) if by else found
-    wiring.console.show(matrix_json(found) if as_json else "\n".join(matrix_table(found)))
+    legs = matrix_legs(wiring.project, names)
+    legs = architecture_legs(legs, wiring.project, base) if by else legs
+    wiring.console.show(matrix_json(legs) if as_json else "\n".join(matrix_table(legs)))
 
 
 def matrix_legs(project: Project, names: Sequence[str] = ()) -> tuple[MatrixLeg, ...]:
@@ -180,7 +180,7 @@ def matrix_legs(project: Project, names: Sequence[str] = ()) -> tuple[MatrixLeg,
     """
     origin = project.onnxruntime.origin
     packages = pick_variants(project, names, all_=not names)
-    origins = {one: Origin.WHEEL if one.is_official else origin for one in packages}
+    origins = {package: Origin.WHEEL if package.is_official else origin for package in packages}
     return tuple(
         MatrixLeg(
             variant=variant.name,
@@ -207,13 +207,13 @@ def _compiled_on(leg: MatrixLeg, project: Project, base: str) -> Iterable[str]:
     return map(str, plan.variant.sm)
 
 
-def matrix_json(found: Iterable[MatrixLeg]) -> str:
+def matrix_json(legs: Iterable[MatrixLeg]) -> str:
     """Return the jobs on one line of JSON (``docs/schemas/matrix.schema.json``), as a step's output."""
-    return json.dumps({"include": [asdict(leg) for leg in found]})
+    return json.dumps({"include": [asdict(leg) for leg in legs]})
 
 
-def matrix_table(found: Iterable[MatrixLeg]) -> Iterator[str]:
+def matrix_table(legs: Iterable[MatrixLeg]) -> Iterator[str]:
     """Yield the lines of the table, a line for each job."""
-    for leg in found:
+    for leg in legs:
         sm = " ".join(leg.sm) or "-"
         yield f"{leg.variant:<10} {leg.origin:<7} {leg.runner:<13} {leg.timeout_minutes:>4} min  sm {sm}"

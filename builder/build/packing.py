@@ -140,7 +140,7 @@ class Packer:
             bundled = bundle(checked, ports)
         bench = self.tools.selftest_bench() if self.tools else None
         verifier = Verifier(self.wiring, self.reporter, bench)
-        manifests = [verifier.verify(one.path) for one in bundled]
+        manifests = [verifier.verify(packed.path) for packed in bundled]
         if self.plan.variant.provider == CUDA:
             write_record(
                 bundled[0],
@@ -151,12 +151,12 @@ class Packer:
                 finished=time.time(),
             )
         return tuple(
-            self._publish_to_dist(one, manifest) for one, manifest in zip(bundled, manifests, strict=True)
+            self._publish_to_dist(packed, manifest)
+            for packed, manifest in zip(bundled, manifests, strict=True)
         )
 
     @property
     def _base_parts(self) -> tuple[Resource, ...]:
-        """The parts of the base that compiled the libraries."""
         return base_parts(self.plan, self.wiring.lock, self.rendered.system)
 
     def _base_revision(self) -> str | None:

@@ -111,7 +111,6 @@ def pin_base(wiring: Wiring, base: str, reporter: Reporter, host: Host) -> None:
 
 
 def _may_stay_open(image: Input, wiring: Wiring) -> bool:
-    """Return whether the engine holds the image and its registry is out of reach."""
     if not wiring.engine.has_image(image.spec):
         return False
     try:
@@ -204,14 +203,14 @@ def _python_pins(wiring: Wiring, known: Mapping[str, Pin]) -> Mapping[str, Pin]:
 
     No wheel is fetched.
     """
-    found: dict[str, Pin] = {}
+    pins: dict[str, Pin] = {}
     for requirement in python_wheel_requirements(wiring.project):
         kept: Mapping[Input, Pin] = Lock(known).python_wheels(requirement)
         if not kept:
             kept = wiring.package_index.python_wheels(requirement)
             wiring.reporter.say(f"pinned {requirement} for {len(kept)} Pythons, as the index lists them")
-        found |= {item.key: pin for item, pin in kept.items()}
-    return found
+        pins |= {item.key: pin for item, pin in kept.items()}
+    return pins
 
 
 def lock_missing(wiring: Wiring) -> None:
@@ -269,12 +268,12 @@ def _read_libraries(wiring: Wiring, known: Mapping[str, Sequence[Capability]]) -
     if not unread and known.keys() <= wheels.keys():
         return
     store = wiring.store(parse_lock(wiring.lock_file.read_text(encoding="utf-8"), wiring.lock_file.name))
-    found = {spec: tuple(devices) for spec, devices in known.items() if spec in wheels}
+    unserved = {spec: tuple(devices) for spec, devices in known.items() if spec in wheels}
     for spec in unread:
-        found[spec] = _unserved(spec, store.unpack(wheels[spec]))
-        lacks = " ".join(map(str, found[spec]))
+        unserved[spec] = _unserved(spec, store.unpack(wheels[spec]))
+        lacks = " ".join(map(str, unserved[spec]))
         wiring.reporter.say(f"read {spec}: {f'holds nothing for {lacks}' if lacks else 'serves every GPU'}")
-    write_file(wiring.root / DATA, dumps(found).encode())
+    write_file(wiring.root / DATA, dumps(unserved).encode())
 
 
 def _unserved(spec: str, tree: Path) -> tuple[Capability, ...]:
@@ -284,7 +283,7 @@ def _unserved(spec: str, tree: Path) -> tuple[Capability, ...]:
     """
     files = [file for file in sorted(tree.rglob("*")) if is_named_like_a_library(file.name)]
     readings = [read_file(file.name, file, symbols=False) for file in files]
-    unread = [str(one.problem) for one in readings if one.problem]
+    unread = [str(reading.problem) for reading in readings if reading.problem]
     if unread or not readings:
         raise CheckFailedError(
             f"which GPUs {spec} serves is not known, so nothing is recorded of it",

@@ -165,15 +165,15 @@ class RuntimeImage:
         shutil.copyfile(system, context / f"{SYSTEM}.tar")
         with unpacked(wiring, self.reporter, self.package) as tree:
             commit = commit_of((tree / LIB / HOST).read_bytes())
-            found = layers(
+            by_layer = layers(
                 tree, manifest, [wheel.tree for wheel in wheels], service.models if service else None
             )
-            for name, files in found.items():
+            for name, files in by_layer.items():
                 write_layer(files, context / f"{name}.tar")
         named = labels(manifest, commit, f"https://github.com/{wiring.project.publish.repository}")
-        text = dockerfile(wiring.loader, manifest, found, named, service=service is not None)
+        text = dockerfile(wiring.loader, manifest, by_layer, named, service=service is not None)
         self._dockerfile.write_text(text, encoding="utf-8")
-        return tuple(found)
+        return tuple(by_layer)
 
     @property
     def _dockerfile(self) -> Path:
@@ -245,17 +245,21 @@ class RuntimeImage:
     def _parts(self) -> Sequence[Part]:
         """Return the parts whose files the image has: Debian packages, wheels, the package, and libraries."""
         manifest = self._manifest
-        found = [
+        parts = [
             *(
-                Part(purl=deb_purl(one.name, one.version, one.arch), sha256=one.sha256, supplier="Debian")
-                for one in self.wiring.rootfs(self.reporter).slim_packages(*self._system)
+                Part(
+                    purl=deb_purl(package.name, package.version, package.arch),
+                    sha256=package.sha256,
+                    supplier="Debian",
+                )
+                for package in self.wiring.rootfs(self.reporter).slim_packages(*self._system)
             ),
             *(wheel.part for wheel in self._wheels),
             *(self.service.sources if self.service else ()),
             our_part(manifest.name, manifest.onnxruntime.version, self.package),
             *library_parts(manifest, HOME),
         ]
-        return tuple({part.purl: part for part in found}.values())
+        return tuple({part.purl: part for part in parts}.values())
 
 
 def publish_index(
@@ -271,8 +275,8 @@ def publish_index(
     with reporter.step(f"push {repository}:{names[0]}"):
         digest = engine.publish(repository, names, [one.entry for one in images if one.entry])
     for tag in (f"{repository}:{name}" for name in names):
-        for one in images:
-            require_same(tag, one.layers, engine.pushed(tag, PLATFORMS[one.manifest.platform]))
+        for image in images:
+            require_same(tag, image.layers, engine.pushed(tag, PLATFORMS[image.manifest.platform]))
         reporter.say(f"pushed {tag}")
     pushed = f"{repository}@{digest}"
     reporter.say(pushed)

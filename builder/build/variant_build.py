@@ -202,7 +202,7 @@ class VariantBuild:
             except (CheckFailedError, IntegrityError):
                 artifact.discard()  # so the next build compiles
                 raise
-            packages = tuple(one.path for one in bundled)
+            packages = tuple(packed.path for packed in bundled)
             write_built(self._place.root, key, packages)
             return packages
 
@@ -220,13 +220,13 @@ class VariantBuild:
             targets = self.targets(architectures)
             self.require_memory()
             outline = render(decided, wiring.lock, wiring.loader)
-            found = compile_needs(decided, outline, self._store, cache=wiring.cache, dist=wiring.dist)
+            needs = compile_needs(decided, outline, self._store, cache=wiring.cache, dist=wiring.dist)
             in_engine = self._engine_needs(outline, None, "-".join(targets))
-            self._require_space([*found, *in_engine])
+            self._require_space([*needs, *in_engine])
             rendered = self._render()
             with self._reporter.step(f"compile {self._variant.name} for {', '.join(targets)}"):
                 if len(self._options.builders) > 1:
-                    named = {f"{self._variant.name} {one}": [one] for one in targets}
+                    named = {f"{self._variant.name} {target}": [target] for target in targets}
                     works = {
                         name: partial(self._compile_ahead, rendered, part, wiring.console.prefixed(name))
                         for name, part in named.items()
@@ -263,7 +263,7 @@ class VariantBuild:
                 f"--arch: {self._variant.name} is not compiled for {', '.join(unknown)}",
                 advice=f"It has {', '.join(known)}.",
             )
-        wanted = {Arch.parse(one).number for one in architectures}
+        wanted = {Arch.parse(architecture).number for architecture in architectures}
         return [str(one) for one in compile_plan(decided).whole_list.sass if one.number in wanted]
 
     def _key(self) -> str:
@@ -318,7 +318,7 @@ class VariantBuild:
     def bundle(self) -> tuple[Path, ...]:
         """Return verified packages that are made from the libraries of the last build."""
         with self._prepared() as packing:
-            return tuple(one.path for one in packing.pack())
+            return tuple(packed.path for packed in packing.pack())
 
     @contextmanager
     def _prepared(self) -> Iterator[Packer]:
@@ -344,10 +344,11 @@ class VariantBuild:
         self._wiring.engine.facts()
         images = [self._on(platform).one_image(options) for platform in platforms]
         pushed = publish_index(self._wiring, images, options, self._reporter) if options.push else None
-        return VariantImages(variant=self._variant.name, tags=tuple(one.tag for one in images), pushed=pushed)
+        return VariantImages(
+            variant=self._variant.name, tags=tuple(image.tag for image in images), pushed=pushed
+        )
 
     def _on(self, platform: str) -> VariantBuild:
-        """Return the build of the variant's package for a platform."""
         if platform == self._variant.platform:
             return self
         variant = on_platform(self._variant, platform)
@@ -409,16 +410,16 @@ class VariantBuild:
         """Return the disk space that a build takes if nothing is up to date."""
         decided, wiring, lock = self.plan(), self._wiring, self._wiring.lock
         rendered = render(decided, lock, wiring.loader) if self._variant.is_tried_here else NOTHING_RENDERED
-        found = disk_needs(decided, rendered, lock, self._store, cache=wiring.cache, dist=wiring.dist)
+        needs = disk_needs(decided, rendered, lock, self._store, cache=wiring.cache, dist=wiring.dist)
         try:
             tools = self._base_of_tools()
         except BuilderError:  # an engine without facts stops no build
             tools = None
         if tools is None:
-            return tuple(found)
+            return tuple(needs)
         rootfs = wiring.rootfs(self._reporter)
         beside = tool_needs(wiring.project.bases[tools], self._store, rootfs, wiring.cache)
-        return (*found, *beside, *self._engine_needs(rendered, tools))
+        return (*needs, *beside, *self._engine_needs(rendered, tools))
 
     def _engine_needs(self, rendered: Rendered, tools: str | None, ahead: str = "") -> Iterator[DiskNeed]:
         """Yield the disk space in this machine's engine; none if it does not say where it has its data."""
@@ -443,9 +444,9 @@ class VariantBuild:
         if folder is None:
             return
         decided, dist = self.plan(), self._wiring.dist
-        found = image_needs(decided, self._wiring.lock, dist=dist, engine=folder, service=service)
+        needs = image_needs(decided, self._wiring.lock, dist=dist, engine=folder, service=service)
         built = () if self.is_up_to_date() else self.disk_needs()
-        require_disk_space(f"the image of {self._variant.name} does not fit", [*built, *found])
+        require_disk_space(f"the image of {self._variant.name} does not fit", [*built, *needs])
 
     @cached_property
     def unit_costs(self) -> Mapping[str, costs.Cost]:

@@ -108,14 +108,14 @@ def package_sources(root: Path, project: Project) -> list[Path]:
 def _templates(folder: Path, code: Sequence[Path]) -> list[Path]:
     """Return the templates that ``code`` names, and those that these name in turn."""
     others = {file for file in folder.iterdir() if file.is_file()}
-    found: list[Path] = []
+    templates: list[Path] = []
     new = [*code]
     while new:
         text = "\n".join(file.read_text(encoding="utf-8") for file in new)
         new = [file for file in others if file.name in text]
-        found += new
+        templates += new
         others.difference_update(new)
-    return found
+    return templates
 
 
 def built_key(plan: BuildPlan, lock: Lock, sources: Iterable[Path]) -> str:

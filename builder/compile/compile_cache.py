@@ -510,15 +510,14 @@ class _RequestServer:
     def _get(self, key: str) -> bytes | None:
         into = self._caches.into
         for cache in self._caches.readable:
-            found = self._on(cache, partial(cache.get, key), None)
-            if found is not None and len(found) < agent.LARGEST:
+            value = self._on(cache, partial(cache.get, key), None)
+            if value is not None and len(value) < agent.LARGEST:
                 if into is not None and into is not cache:
-                    self._put(into, key, found)
-                return found
+                    self._put(into, key, value)
+                return value
         return None
 
     def _put(self, cache: CompileCache, key: str, value: bytes) -> bool:
-        """Return whether a cache stored an object. One that refuses to is not asked to again."""
         if cache in self._lost or cache in self._read_only:
             return False
         try:

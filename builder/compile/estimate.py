@@ -145,12 +145,10 @@ def image_needs(
 
 
 def _packed(plan: BuildPlan) -> list[Input]:
-    """Return the wheels that a plan's packages are made from."""
     return list(dict.fromkeys(file.source for file in required_files(plan) if file.source))
 
 
 def _compiling(plan: BuildPlan, rendered: Rendered) -> tuple[Input, ...]:
-    """Return what the build container gets."""
     contexts = rendered.contexts.values() if plan.origin is Origin.SOURCE else ()
     return (*contexts, *rendered.debs, *rendered.sources)
 
@@ -203,8 +201,8 @@ def together(needs: Mapping[str, Iterable[DiskNeed]]) -> Iterator[DiskNeed]:
     Space for a thing that several variants share counts for the first of them.
     """
     taken: set[str] = set()
-    for name, found in needs.items():
-        mine = [need for need in found if not need.thing or need.thing not in taken]
+    for name, wanted in needs.items():
+        mine = [need for need in wanted if not need.thing or need.thing not in taken]
         taken.update(need.thing for need in mine)
         yield from (replace(need, step=name) for need in mine)
 
@@ -219,18 +217,18 @@ def by_step(needs: Iterable[DiskNeed]) -> Iterator[DiskNeed]:
 
 def disk_lines(needs: Iterable[DiskNeed]) -> Iterator[str]:
     """Yield a line for each disk: the space that the steps take, and the free space."""
-    for disk, found in _by_disk(needs).items():
-        yield f"room     {_sizes_text(found)} of {gigabytes(shutil.disk_usage(disk).free)} GB free in {disk}"
+    for disk, held in _by_disk(needs).items():
+        yield f"room     {_sizes_text(held)} of {gigabytes(shutil.disk_usage(disk).free)} GB free in {disk}"
 
 
 def require_disk_space(what: str, needs: Iterable[DiskNeed], advice: str = "") -> None:
     """Raise ``DiskError`` for a disk without enough free space; its advice begins with ``advice``."""
-    for disk, found in _by_disk(needs).items():
+    for disk, on_disk in _by_disk(needs).items():
         free = shutil.disk_usage(disk).free
-        if sum(need.size for need in found) > free:
+        if sum(need.size for need in on_disk) > free:
             raise DiskError(
                 what,
-                cause=f"about {_sizes_text(found)} are needed in {disk}, {gigabytes(free)} GB are free",
+                cause=f"about {_sizes_text(on_disk)} are needed in {disk}, {gigabytes(free)} GB are free",
                 advice=f"{advice}`./run clean --dry-run --cache --inputs` shows what can be removed, "
                 "`docker system df` what the engine holds. ORTPACKS_CACHE and --dist name folders on other "
                 "disks.",
@@ -238,7 +236,6 @@ def require_disk_space(what: str, needs: Iterable[DiskNeed], advice: str = "") -
 
 
 def _sizes_text(needs: Iterable[DiskNeed]) -> str:
-    """Return the sum of the disk space and its parts as text."""
     sizes: Counter[str] = Counter()
     for need in needs:
         sizes[need.step] += need.size
@@ -427,5 +424,4 @@ def _difference(wider: BuildPlan, narrower: BuildPlan, costs: Mapping[str, Cost]
 
 
 def _rounded(seconds: float) -> str:
-    """Return the number with two significant digits."""
     return f"{round(seconds, 1 - int(math.log10(max(10.0, seconds)))):,.0f}"

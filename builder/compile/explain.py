@@ -211,7 +211,7 @@ def _notes(plan: BuildPlan, division: CompilePlan) -> Iterator[str]:
         yield from _made_of(plan, division)
     yield f"this version is compiled with CUDA {least.cuda}, gcc {least.gcc} and CMake {least.cmake} or newer"
     yield from (f"the source is patched with {patch}, which says why" for patch in plan.patches)
-    yield from (f"{one.code.name} {one.message}" for one in check_version(toolkit_of(plan)))
+    yield from (f"{finding.code.name} {finding.message}" for finding in check_version(toolkit_of(plan)))
 
 
 def _made_of(plan: BuildPlan, division: CompilePlan) -> Iterator[str]:

@@ -131,7 +131,6 @@ class Planner:
         return compile_plan(decided).whole_list.sass
 
     def _repack(self, project: Project, variant: Variant) -> BuildPlan:
-        """Return the plan of a package that is an official wheel repacked."""
         wheel = variant.wheel or self._of_the_release(project, variant)
         base, reason = NO_BASE, "nothing is compiled"
         if variant.is_tried_here:
@@ -229,14 +228,14 @@ def _require_bundled_cuda(decided: BuildPlan, needed: Sequence[str]) -> None:
     """Raise ``CompatibilityError`` if the wheel's provider needs another CUDA than the package would have."""
     cuda = decided.project.cuda
     for name in needed:
-        found = cuda_major(name)
-        if found in (None, cuda.version.partition(".")[0]):
+        major = cuda_major(name)
+        if major in (None, cuda.version.partition(".")[0]):
             continue
         raise CompatibilityError(
-            f"variant {decided.variant.name}: {decided.ort_wheel.spec} is for CUDA {found}, and the package "
+            f"variant {decided.variant.name}: {decided.ort_wheel.spec} is for CUDA {major}, and the package "
             f"would have CUDA {cuda.version} ({cuda.libraries['cudart'].spec})",
             cause=f"its CUDA provider needs {name}",
-            advice=" ".join(_ways_to_cuda(found, decided)),
+            advice=" ".join(_ways_to_cuda(major, decided)),
         )
 
 
@@ -245,8 +244,8 @@ def _ways_to_cuda(major: str, decided: BuildPlan) -> Iterator[str]:
     variant, project = decided.variant, decided.project
     fitting = [
         name
-        for name, one in project.variants.items()
-        if one.toolkit == major and one.platform == variant.platform and {*variant.sm} <= {*one.sm}
+        for name, other in project.variants.items()
+        if other.toolkit == major and other.platform == variant.platform and {*variant.sm} <= {*other.sm}
     ]
     if fitting:
         yield f"Variant {fitting[0]} has CUDA {major} and this set: --variant {fitting[0]}."
@@ -270,7 +269,6 @@ def _for_compiled_alone(options: PlanOptions) -> list[str]:
 
 
 def _released(project: Project, options: PlanOptions, base: str) -> str:
-    """Return the version of the official wheels that are repacked."""
     return project.onnxruntime.version if options.mixed else project.bases[base].ort_version
 
 
@@ -339,9 +337,9 @@ def coverage_to_come(decided: BuildPlan, sass: Sequence[Arch]) -> str:
     """Return a line with the GPUs that a CUDA plan's package with ``sass`` will run on natively."""
     lacking = {device for wheel in decided.project.bundled for device in MISSING.get(wheel.spec, ())}
     reached = [device for device in CAPABILITIES if any(runs_sass(arch, device) for arch in sass)]
-    found = [device for device in reached if device not in lacking]
+    native = [device for device in reached if device not in lacking]
     return (
-        f"runs     natively on {where(found)}" if found else "runs     natively on no GPU that NVIDIA lists"
+        f"runs     natively on {where(native)}" if native else "runs     natively on no GPU that NVIDIA lists"
     )
 
 
@@ -377,19 +375,18 @@ def _lint(decided: BuildPlan) -> list[Finding]:
 
 
 def _without_kernels(decided: BuildPlan) -> list[Finding]:
-    """Return the finding C011: the operators that a package with a reduced profile lacks."""
     if decided.profile is None:
         return []
     missing = cannot_run(decided.profile.value, decided.ort_version)
-    found = consequence_of(missing, decided.host.value)
-    if found is None:
+    consequence = consequence_of(missing, decided.host.value)
+    if consequence is None:
         return []
     return [
         Finding(
             code=Code.C011,
             path="onnxruntime.profile",
-            message=f"operators without CUDA kernels in the package: {counted(missing)}. {found.means}",
-            wanted=f"--profile full{found.otherwise}",
+            message=f"operators without CUDA kernels in the package: {counted(missing)}. {consequence.means}",
+            wanted=f"--profile full{consequence.otherwise}",
             got=f"profile {decided.profile.value}, host {decided.host.value}",
             severity=Severity.WARNING,
         )

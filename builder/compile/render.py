@@ -151,7 +151,6 @@ def _outputs(plan: BuildPlan) -> tuple[str, ...]:
 
 
 def _system_view(system: System, lock: Lock) -> dict[str, object]:
-    """Return the templates' values on a system that is an image."""
     if isinstance(system, SuiteSystem):
         return {}
     return {
@@ -243,7 +242,6 @@ def _base_name(path: str) -> str:
 
 
 def _contexts(plan: BuildPlan) -> dict[str, Input]:
-    """Return the named contexts that the plan's stages read."""
     project = plan.project
     bundled = {**project.cuda.libraries, "cudnn": project.cudnn.wheel}
     libraries = {role: wheel for role, wheel in bundled.items() if role in LINK_ROLES}
@@ -281,11 +279,11 @@ def _lib_context(role: str) -> str:
 def _debs(plan: BuildPlan) -> tuple[Input, ...]:
     """Return Debian's packages of the toolkit, of ORT's source, and of the check tools of every base."""
     toolkit, source = plan.on.toolkit, plan.on.source
-    found = {plan.project.check.cuobjdump, plan.project.check.headers}
-    found |= {toolkit.deb} if isinstance(toolkit, UnpackedToolkit) else set()
+    debs = {plan.project.check.cuobjdump, plan.project.check.headers}
+    debs |= {toolkit.deb} if isinstance(toolkit, UnpackedToolkit) else set()
     if isinstance(source, TarballSource) and plan.origin is Origin.SOURCE:
-        found |= {*source.debs.values()}
-    return tuple(sorted(found, key=lambda deb: deb.spec))
+        debs |= {*source.debs.values()}
+    return tuple(sorted(debs, key=lambda deb: deb.spec))
 
 
 def _sources(plan: BuildPlan, lock: Lock) -> tuple[Input, ...]:
@@ -299,7 +297,6 @@ def _sources(plan: BuildPlan, lock: Lock) -> tuple[Input, ...]:
 
 
 def _toolchain_inputs(plan: BuildPlan, lock: Lock) -> list[Input]:
-    """Return the inputs of the compiler and of ONNX Runtime's source."""
     system = plan.on.system
     images = (system.image, *system.snapshot) if isinstance(system, ImageSystem) else ()
     return [*_contexts(plan).values(), *_debs(plan), *_sources(plan, lock), *images]

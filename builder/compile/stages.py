@@ -248,8 +248,8 @@ _KNOWN_FAILURES = {
 
 def advice(log: str) -> str | None:
     """Return the advice for a known cause in the log, else ``None``."""
-    found = (do for pattern, do in _KNOWN_FAILURES.items() if re.search(pattern, log, re.MULTILINE))
-    return next(found, None)
+    advices = (do for pattern, do in _KNOWN_FAILURES.items() if re.search(pattern, log, re.MULTILINE))
+    return next(advices, None)
 
 
 CHECK_STAGES = ("bare", "cuobjdump", "tools")

@@ -155,7 +155,7 @@ class Workplace:
 
 
 BY_PTXAS = 0.25
-"""The share of ptxas in what one architecture adds to a unit; the rest makes the PTX.
+"""The share of ptxas in what one architecture adds to a unit; making the PTX is the other 0.75.
 
 Measured: 54 CUDA units for 89 90 100 120, the last two from compute_90's PTX, took 1,338 CPU s
 (docs/builds.md).
@@ -238,10 +238,10 @@ class CompilePlan:
     def narrowed(self) -> list[UnitPart]:
         """Return the parts whose codes are not those of CMake's list, where each has PTX of its own."""
         *named, others = self.parts
-        found = [part for part in named if part.ptx != others.ptx]
+        parts = [part for part in named if part.ptx != others.ptx]
         if any(others.ptx[arch] != arch for arch in self.targets.compiled):
-            found.append(others)
-        return found
+            parts.append(others)
+        return parts
 
 
 def compile_plan(plan: BuildPlan) -> CompilePlan:
@@ -278,8 +278,8 @@ def with_set(plan: BuildPlan, sm: Iterable[Arch]) -> BuildPlan:
 
 def lost(sm: Iterable[Arch], sass: Iterable[Arch]) -> tuple[Capability, ...]:
     """Return the capabilities that run SASS for ``sm`` but not SASS for ``sass``, its replacement."""
-    asked, found = tuple(sm), tuple(sass)
-    return tuple(device for device in CAPABILITIES if _serves(asked, device) and not _serves(found, device))
+    asked, made = tuple(sm), tuple(sass)
+    return tuple(device for device in CAPABILITIES if _serves(asked, device) and not _serves(made, device))
 
 
 def proposed(plan: BuildPlan) -> tuple[Arch, ...]:
@@ -290,11 +290,11 @@ def proposed(plan: BuildPlan) -> tuple[Arch, ...]:
     sm = plan.variant.sm
     if plan.origin is not Origin.SOURCE or refused(sm, plan.ort_version):
         return ()
-    found: tuple[Arch, ...] = ()
+    added: tuple[Arch, ...] = ()
     for device in CAPABILITIES:
-        if device in lost(sm, compile_plan(with_set(plan, (*sm, *found))).whole_list.sass):
-            found = (*found, Arch(device.major, device.minor))
-    return found
+        if device in lost(sm, compile_plan(with_set(plan, (*sm, *added))).whole_list.sass):
+            added = (*added, Arch(device.major, device.minor))
+    return added
 
 
 def widened(plan: BuildPlan) -> BuildPlan:
@@ -302,8 +302,8 @@ def widened(plan: BuildPlan) -> BuildPlan:
 
     Returns the same plan where there is nothing to add.
     """
-    found = proposed(plan) if plan.variant.widen else ()
-    return replace(with_set(plan, {*plan.variant.sm, *found}), added=found) if found else plan
+    added = proposed(plan) if plan.variant.widen else ()
+    return replace(with_set(plan, {*plan.variant.sm, *added}), added=added) if added else plan
 
 
 def check_reach(plan: BuildPlan, sass: Sequence[Arch]) -> Iterator[Finding]:
@@ -312,9 +312,9 @@ def check_reach(plan: BuildPlan, sass: Sequence[Arch]) -> Iterator[Finding]:
     if not devices:
         return
     key = f"variants.{plan.variant.name}"
-    found = proposed(plan)
+    added = proposed(plan)
     cards = " and ".join(f"{device} ({BY_CAPABILITY[device].cards})" for device in devices)
-    by_hand = f", or {sm_names(found)} in {key}.sm" if found else ", which compiles"
+    by_hand = f", or {sm_names(added)} in {key}.sm" if added else ", which compiles"
     yield Finding(
         code=Code.C012,
         path=f"{key}.sm",

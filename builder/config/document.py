@@ -276,14 +276,12 @@ def _is_tag(step: str | int) -> bool:
 
 
 def _choices(schema: object, location: Location) -> list[str]:
-    """Return the keys or values that a JSON schema allows at a location."""
     described = _schema_at(schema, location)
     allowed = described.get("properties") or described.get("enum") or [described.get("const")]
     return [str(choice) for choice in allowed] if isinstance(allowed, dict | list) else []
 
 
 def _schema_at(schema: object, location: Location) -> dict[str, object]:
-    """Return the part of a JSON schema that describes the value at a location."""
     described = _as_mapping(schema)
     definitions = _as_mapping(described.get("$defs"))
     for step in location:
@@ -303,8 +301,12 @@ def _schema_at(schema: object, location: Location) -> dict[str, object]:
 
 def _dereferenced(described: object, definitions: Mapping[str, object]) -> dict[str, object]:
     """Return the definition that a reference names; any other schema is returned as it is."""
-    found = _as_mapping(described)
-    return _as_mapping(definitions[str(found["$ref"]).rpartition("/")[2]]) if "$ref" in found else found
+    description = _as_mapping(described)
+    return (
+        _as_mapping(definitions[str(description["$ref"]).rpartition("/")[2]])
+        if "$ref" in description
+        else description
+    )
 
 
 def _as_list(value: object) -> list[object]:
@@ -370,7 +372,7 @@ def _value(node: yaml.Node, location: Location, line: int, document: Document) -
 
 
 def _mapping(node: yaml.Node, location: Location, document: Document) -> dict[str, object]:
-    found: dict[str, object] = {}
+    mapping: dict[str, object] = {}
     for key, value in node.value:
         line = _line(key)
         if not isinstance(key, yaml.ScalarNode):
@@ -381,25 +383,25 @@ def _mapping(node: yaml.Node, location: Location, document: Document) -> dict[st
         if key.tag == f"{_TAG}merge":
             message = "merge keys are not read. Write the entries out."
             document.problems.append(Problem(SchemaError, line, place, message))
-        elif key.value in found:
+        elif key.value in mapping:
             message = f"this key stands in line {document.line(place)} already. Keep one of the two."
             document.problems.append(Problem(SchemaError, line, place, message))
         else:
-            found[key.value] = _value(value, place, line, document)
-    return found
+            mapping[key.value] = _value(value, place, line, document)
+    return mapping
 
 
 def _list(node: yaml.Node, location: Location, document: Document) -> list[object]:
     first: dict[tuple[str, str], Location] = {}
-    found = []
+    values = []
     for index, item in enumerate(node.value):
         place = (*location, index)
-        found.append(_value(item, place, _line(item), document))
+        values.append(_value(item, place, _line(item), document))
         if isinstance(item, yaml.ScalarNode):
             earlier = first.setdefault((item.tag, item.value), place)
             if earlier != place:
                 document.report(ValidationError, place, f"stands in {key_path(earlier)} already")
-    return found
+    return values
 
 
 def _scalar(node: yaml.ScalarNode) -> object:

@@ -287,14 +287,14 @@ _ARCH = re.compile(r"([1-9][0-9]{0,3})([af]?)")
 
 def _architecture(value: object) -> Arch:
     spelled = value.spelled if isinstance(value, Unread) else str(value)
-    found = _ARCH.fullmatch(spelled)
-    if found is None or isinstance(value, str) != bool(found[2]) or isinstance(value, Unread):
+    match = _ARCH.fullmatch(spelled)
+    if match is None or isinstance(value, str) != bool(match[2]) or isinstance(value, Unread):
         hint = ""
         with suppress(ValueError):
             (meant,) = architectures(spelled.lstrip("0"))
             hint = f"Write {meant}, without quotes." if meant.number in KNOWN_SM else ""
         raise wrong("wrong_type", "not an architecture", "a number like 86, or 90a with its suffix", hint)
-    number, suffix = int(found[1]), found[2]
+    number, suffix = int(match[1]), match[2]
     if number not in KNOWN_SM:
         near = min(KNOWN_SM, key=lambda known: min(abs(known - number), abs(known - number / 10)))
         allowed = ", ".join(map(str, KNOWN_SM))
@@ -302,7 +302,7 @@ def _architecture(value: object) -> Arch:
     if number < SUFFIXES[suffix].number:
         hint = "Suffix a came with sm_90, suffix f with sm_100."
         raise wrong("wrong_value", "no such suffix here", str(number), hint)
-    return Arch.parse(found[0])
+    return Arch.parse(match[0])
 
 
 _SUFFIXED = (

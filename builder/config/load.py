@@ -93,7 +93,6 @@ def pick_variants(project: Project, names: Sequence[str], all_: bool) -> tuple[V
 
 
 def _check_pins(document: Document) -> None:
-    """Report each pin whose version differs from the version's own key."""
     of_toolkits = (
         (f"toolkits.{name}.{pin}", f"toolkits.{name}.{version}", form)
         for name in document.keys("toolkits")

@@ -125,8 +125,8 @@ def fixed_settings() -> Mapping[str, str]:
 
 def open_settings() -> tuple[str, ...]:
     """Return the names of the options whose value depends on profile, set or host library."""
-    found = [option.name for listed in PROFILES.values() for option in listed]
-    return tuple(sorted({*found, _MINIMAL.name, _NO_CPUINFO.name}))
+    names = [option.name for listed in PROFILES.values() for option in listed]
+    return tuple(sorted({*names, _MINIMAL.name, _NO_CPUINFO.name}))
 
 
 def _switched_off(option: Option) -> Option:

@@ -125,7 +125,7 @@ def _cuda_dropped(subject: ToolkitChoice) -> Iterator[Finding]:
     for arch in gone:
         if arch.number in RENAMED:
             now = Arch(*divmod(RENAMED[arch.number], 10), arch.suffix)
-            kept = sorted({now if one == arch else one for one in subject.sm})
+            kept = sorted({now if old == arch else old for old in subject.sm})
             yield Finding(
                 code=Code.C002,
                 path=subject.path,
@@ -178,7 +178,7 @@ def _by_ptxas(nvcc: str, ptxas: str | None) -> str:
 
 def _ways_out(subject: ToolkitChoice, lost: Sequence[Arch]) -> Iterator[str]:
     """Yield as text the oldest nvcc for the whole set, if any, and the set without ``lost``, if not empty."""
-    nvcc = next((one for one in NVCCS if all(compiles(one, arch) for arch in subject.sm)), None)
+    nvcc = next((release for release in NVCCS if all(compiles(release, arch) for arch in subject.sm)), None)
     kept = [arch for arch in subject.sm if arch not in lost]
     if nvcc is not None:
         yield f"a base with nvcc {nvcc} (--base nvidia)"
@@ -229,19 +229,19 @@ def check_served(path: str, sm: Sequence[Arch], wheels: Iterable[str]) -> Iterat
     ``path``: the key of the set in ``variants.yaml``. ``wheels``: pinned wheels, named as in ``MISSING``.
     """
     lacking = {wheel: _unserved_architectures(sm, MISSING.get(wheel, ())) for wheel in wheels}
-    found = sorted({arch for arches in lacking.values() for arch in arches})
-    if not found:
+    unserved = sorted({arch for arches in lacking.values() for arch in arches})
+    if not unserved:
         return
     by = ", ".join(wheel for wheel, arches in lacking.items() if arches)
-    kept = [arch for arch in sm if arch not in found]
+    kept = [arch for arch in sm if arch not in unserved]
     yield Finding(
         code=Code.C013,
         path=path,
-        message=f"no code for {_cards(found)} in {by} (read from their bytes): what is compiled for it would "
-        "never run"
-        + (". Jetson modules are ARM machines, packages are for x86-64" if _are_modules(found) else ""),
+        message=f"no code for {_cards(unserved)} in {by} (read from their bytes): what is compiled for it "
+        "would never run"
+        + (". Jetson modules are ARM machines, packages are for x86-64" if _are_modules(unserved) else ""),
         wanted=f"the set {_numbers(kept)}" if kept else "a set of cards: docs/variants.md names them all",
-        got=sm_names(found),
+        got=sm_names(unserved),
     )
 
 

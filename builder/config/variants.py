@@ -376,8 +376,8 @@ class Bundle(ProjectSection):
     """Whether build makes wheels of each package too, as ./run wheel does, and publish releases them."""
 
 
-def _in_order(found: tuple[Enum, ...], order: type[Enum]) -> tuple[Enum, ...]:
-    return tuple(member for member in order if member in found)
+def _in_order(members: tuple[Enum, ...], order: type[Enum]) -> tuple[Enum, ...]:
+    return tuple(member for member in order if member in members)
 
 
 @dataclass(frozen=True)
@@ -476,14 +476,14 @@ class Project(ProjectSection):
         """Return the project with the CUDA libraries and cuDNN of a variant, from wheels for its platform."""
         if variant.provider != CUDA:
             return self
-        found: Toolkit | Project = self.toolkits[variant.toolkit] if variant.toolkit else self
+        owner: Toolkit | Project = self.toolkits[variant.toolkit] if variant.toolkit else self
         platform = variant.platform
         libraries = {
-            role: Input.wheel(wheel.requirement, platform) for role, wheel in found.cuda.libraries.items()
+            role: Input.wheel(wheel.requirement, platform) for role, wheel in owner.cuda.libraries.items()
         }
-        cudnn = Input.wheel(found.cudnn.wheel.requirement, platform)
+        cudnn = Input.wheel(owner.cudnn.wheel.requirement, platform)
         return replace(
-            self, cuda=replace(found.cuda, libraries=libraries), cudnn=replace(found.cudnn, wheel=cudnn)
+            self, cuda=replace(owner.cuda, libraries=libraries), cudnn=replace(owner.cudnn, wheel=cudnn)
         )
 
     def official_versions(self, variant: Variant) -> tuple[str, ...]:
@@ -565,13 +565,13 @@ def all_inputs(project: Project, lock: Lock) -> tuple[Input, ...]:
     )
     bundled = (wheel for variant in official for wheel in project.of(variant).bundled)
     own = {*_inputs_in(replace(project, toolkits={})), *_gpu_wheels(project)}
-    found = {*own, *repacked, *bundled, *providers, *images, *TEST_INPUTS}
-    return _sorted(found, lock)
+    wanted = {*own, *repacked, *bundled, *providers, *images, *TEST_INPUTS}
+    return _sorted(wanted, lock)
 
 
-def _sorted(found: Iterable[Input], lock: Lock) -> tuple[Input, ...]:
+def _sorted(inputs: Iterable[Input], lock: Lock) -> tuple[Input, ...]:
     """Return the inputs, and the archives that git tags among them need, sorted by key."""
-    named = set(found)
+    named = set(inputs)
     return tuple(
         sorted({*named, *(file for item in named for file in lock.files_of(item))}, key=lambda item: item.key)
     )
@@ -580,7 +580,7 @@ def _sorted(found: Iterable[Input], lock: Lock) -> tuple[Input, ...]:
 def python_wheel_requirements(project: Project) -> tuple[str, ...]:
     """Return the official wheels, ``name==version``, that ``./run wheel`` uses for every Python."""
     versions = project.ort_versions
-    linux = (one for one in project.providers.values() if one.platform == LINUX)
+    linux = (provider for provider in project.providers.values() if provider.platform == LINUX)
     others = {provider_wheel(one, version).requirement for one in linux for version in versions}
     return tuple(sorted(others | {wheel.requirement for wheel in _gpu_wheels(project)}))
 

@@ -66,13 +66,13 @@ class AttestedImage:
 def library_parts(manifest: Manifest, home: str) -> Iterator[Part]:
     """Yield the parts of an ortpacks package unpacked to ``home``, one for each origin of its libraries."""
     ort = manifest.onnxruntime.version
-    pinned = {origin_of(one.source, "", ort): one.sha256 for one in manifest.wheels}
-    found: dict[tuple[str, str], dict[str, str]] = {}
+    pinned = {origin_of(wheel.source, "", ort): wheel.sha256 for wheel in manifest.wheels}
+    by_origin: dict[tuple[str, str], dict[str, str]] = {}
     for entry in manifest.packed:
         if entry.path.startswith(LIB):
             origin = origin_of(entry.source, entry.vendor, ort), SUPPLIERS[entry.vendor]
-            found.setdefault(origin, {})[f"{home}/{entry.path}"] = entry.sha256
-    for (purl, supplier), files in found.items():
+            by_origin.setdefault(origin, {})[f"{home}/{entry.path}"] = entry.sha256
+    for (purl, supplier), files in by_origin.items():
         yield Part(purl=purl, sha256=pinned.get(purl, ""), supplier=supplier, files=files)
 
 
@@ -114,7 +114,7 @@ def _spdx(image: AttestedImage, repository: str, run: BuilderRun) -> dict[str, o
         origin, *libraries = _packages(f"{_ROOT}-{number}", part)
         packages += [origin, *libraries]
         relations.append((_ROOT, "CONTAINS", origin["SPDXID"]))
-        relations += [(origin["SPDXID"], "CONTAINS", one["SPDXID"]) for one in libraries]
+        relations += [(origin["SPDXID"], "CONTAINS", library["SPDXID"]) for library in libraries]
     return {
         "spdxVersion": "SPDX-2.3",
         "dataLicense": "CC0-1.0",
@@ -124,8 +124,8 @@ def _spdx(image: AttestedImage, repository: str, run: BuilderRun) -> dict[str, o
         "creationInfo": {"created": created, "creators": ["Tool: ortpacks"]},
         "packages": packages,
         "relationships": [
-            {"spdxElementId": one, "relationshipType": kind, "relatedSpdxElement": other}
-            for one, kind, other in relations
+            {"spdxElementId": element, "relationshipType": kind, "relatedSpdxElement": other}
+            for element, kind, other in relations
         ],
     }
 

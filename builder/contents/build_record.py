@@ -138,7 +138,7 @@ def _of_container(value: object) -> object:
     """
     if not isinstance(value, dict):
         return value
-    return {key: _rounded(key, one) for key, one in value.items() if key != "format"}
+    return {key: _rounded(key, item) for key, item in value.items() if key != "format"}
 
 
 def _rounded(key: str, value: object) -> object:

@@ -70,7 +70,10 @@ def check(
         libraries = [member for member in members if member.path.startswith(LIB)]
         if variant.platform not in _MACHINES:
             return _judge_foreign(libraries, variant, limits)
-        seen = [(one, read_file(one.path, one.file, deep=one.source == BUILT)) for one in libraries]
+        seen = [
+            (library, read_file(library.path, library.file, deep=library.source == BUILT))
+            for library in libraries
+        ]
         disputed: list[Finding] = []
         for member, reading in seen if inspector else ():
             disputed += _cross_check(member, reading, cast("Inspector", inspector))
@@ -121,15 +124,15 @@ def _judge_foreign(members: Sequence[Member], variant: Variant, limits: Limits) 
     )
     if variant.provider != CUDA:
         return report
-    readings = [read_file(one.path, one.file) for one in members]
-    coverage = tuple(one.coverage for one in readings if one.coverage is not None)
+    readings = [read_file(foreign.path, foreign.file) for foreign in members]
+    coverage = tuple(foreign.coverage for foreign in readings if foreign.coverage is not None)
     findings = (
         *findings,
-        *(one.problem for one in readings if one.problem is not None),
+        *(foreign.problem for foreign in readings if foreign.problem is not None),
         *_check_device_code(readings, variant, limits),
         *check_imports(readings),
     )
-    dlls = {one.path: one.dll for one in readings if one.dll is not None}
+    dlls = {reading.path: reading.dll for reading in readings if reading.dll is not None}
     return replace(report, coverage=coverage, capabilities=combine(coverage), elf=dlls, findings=findings)
 
 
@@ -174,7 +177,6 @@ def _library(member: Member, reading: Reading) -> Library:
 
 
 def _cross_check(member: Member, reading: Reading, inspector: Inspector) -> Iterator[Finding]:
-    """Yield A101 and A102 on the sections that cuobjdump lists."""
     if reading.problem or reading.elf is None:
         return  # an unreadable file has nothing to compare
     path, tool = member.path, f"cuobjdump {inspector.version}"
@@ -202,14 +204,14 @@ def _check_device_code(readings: Sequence[Reading], variant: Variant, limits: Li
     path = f"{LIB}{PROVIDER_LIBRARIES[variant.platform]}"
     provider = next((one for one in readings if one.path == path), Reading(path=path))
     yield from check_provider(path, provider.containers, variant, limits.extra_sm, provider.embedded_version)
-    for one in readings:
-        if one.deep is not None:
-            yield from check_own_kernels(one.path, one.deep)
-        if one.coverage is not None:
-            yield from check_image_kinds(one.coverage)
-        if one.path != path and one.problem is None:
-            yield from check_has_code(one.path, one.coverage)
-            yield from check_promised_gpus(one.coverage, variant) if one.coverage else ()
+    for reading in readings:
+        if reading.deep is not None:
+            yield from check_own_kernels(reading.path, reading.deep)
+        if reading.coverage is not None:
+            yield from check_image_kinds(reading.coverage)
+        if reading.path != path and reading.problem is None:
+            yield from check_has_code(reading.path, reading.coverage)
+            yield from check_promised_gpus(reading.coverage, variant) if reading.coverage else ()
 
 
 def say_report(report: BinaryReport, variant: Variant, reporter: Reporter) -> None:
@@ -217,7 +219,9 @@ def say_report(report: BinaryReport, variant: Variant, reporter: Reporter) -> No
     for library in report.coverage:
         reporter.say(_line(library, variant))
     for support in (Support.NATIVE, Support.JIT, Support.PARTIAL):
-        devices = [str(device) for device, found in report.capabilities.items() if found is support]
+        devices = [
+            str(device) for device, device_support in report.capabilities.items() if device_support is support
+        ]
         if devices:
             reporter.say(f"{support.value:<8} on {' '.join(devices)}")
     if variant.platform in _MACHINES:

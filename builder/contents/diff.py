@@ -55,9 +55,9 @@ def difference(
     )
 
 
-def document(found: PackageDifference) -> dict[str, object]:
+def document(package_difference: PackageDifference) -> dict[str, object]:
     """Return the JSON form: ``packages`` of ``docs/schemas/inspect-diff.schema.json``."""
-    return {"equal": found.equal, **cast("dict[str, object]", to_json(found))}
+    return {"equal": package_difference.equal, **cast("dict[str, object]", to_json(package_difference))}
 
 
 def _compared(a: _Texts, b: _Texts) -> tuple[Change, ...]:
@@ -67,38 +67,38 @@ def _compared(a: _Texts, b: _Texts) -> tuple[Change, ...]:
 
 
 def _versions(manifest: Manifest) -> _Texts:
-    found = _texts_but(manifest, _APART)
-    del found[_CANNOT_RUN]
+    texts = _texts_but(manifest, _APART)
+    del texts[_CANNOT_RUN]
     for missing in manifest.onnxruntime.cannot_run:
-        found[f"{_CANNOT_RUN} {missing.title}"] = " ".join(missing.operators) or "every operator"
-    return found
+        texts[f"{_CANNOT_RUN} {missing.title}"] = " ".join(missing.operators) or "every operator"
+    return texts
 
 
 def _wheels(wheels: Iterable[WheelEntry]) -> _Texts:
     """Return version and sha256 of each wheel by its project, so that an update is one changed line."""
-    found = {}
+    texts = {}
     for wheel in wheels:
         name, _, version = wheel.source.partition("==")
-        found[name] = version
-        found[f"{name} sha256"] = wheel.sha256
-    return found
+        texts[name] = version
+        texts[f"{name} sha256"] = wheel.sha256
+    return texts
 
 
 def _architectures(manifest: Manifest) -> _Texts:
-    found = {key: text for name in _ARCHITECTURES for key, text in _flat(name, getattr(manifest, name))}
-    found.update((f"capabilities.{device}", support) for device, support in manifest.capabilities.items())
+    texts = {key: text for name in _ARCHITECTURES for key, text in _flat(name, getattr(manifest, name))}
+    texts.update((f"capabilities.{device}", support) for device, support in manifest.capabilities.items())
     for entry in manifest.coverage:
-        found[f"{entry.path} SASS"] = " ".join(entry.sass) or "none"
-        found[f"{entry.path} PTX"] = " ".join(entry.ptx) or "none"
-        found[f"{entry.path} containers"] = str(entry.containers)
-    return found
+        texts[f"{entry.path} SASS"] = " ".join(entry.sass) or "none"
+        texts[f"{entry.path} PTX"] = " ".join(entry.ptx) or "none"
+        texts[f"{entry.path} containers"] = str(entry.containers)
+    return texts
 
 
 def _licences(files: Mapping[str, FileEntry], paths: Iterable[str]) -> _Texts:
     """Return the licence text of each of ``paths``, and the sha256 of those that are licence texts."""
     texts = {entry.licence for entry in files.values()}
-    found = {path: files[path].licence for path in paths}
-    return {**found, **{f"{path} sha256": files[path].sha256 for path in paths if path in texts}}
+    licences = {path: files[path].licence for path in paths}
+    return {**licences, **{f"{path} sha256": files[path].sha256 for path in paths if path in texts}}
 
 
 def _models(manifest: Manifest) -> _Texts:
@@ -190,28 +190,30 @@ _SHOWN = 12
 """Number of a sha256's hex digits that are shown."""
 
 
-def difference_lines(found: PackageDifference) -> Iterator[str]:
+def difference_lines(package_difference: PackageDifference) -> Iterator[str]:
     """Yield the difference as text: a title, each group of changes with a line for each, then sizes."""
-    yield f"{found.a} → {found.b}"
-    if found.equal:
+    yield f"{package_difference.a} → {package_difference.b}"
+    if package_difference.equal:
         yield "no difference: the same files, versions, architectures and licences"
     for name, lines in (
-        ("versions", map(_line, found.versions)),
-        ("architectures", map(_line, found.architectures)),
-        ("licences", map(_line, found.licences)),
-        ("models", map(_line, found.models)),
-        ("files", _files(found)),
-        ("bytes", _sizes(found)),
+        ("versions", map(_line, package_difference.versions)),
+        ("architectures", map(_line, package_difference.architectures)),
+        ("licences", map(_line, package_difference.licences)),
+        ("models", map(_line, package_difference.models)),
+        ("files", _files(package_difference)),
+        ("bytes", _sizes(package_difference)),
     ):
         indented = [f"  {line}" for line in lines]
         yield from (name, *indented) if indented else ()
 
 
-def _files(found: PackageDifference) -> Iterator[str]:
-    yield from (f"+ {file.path}  {file.size:,} bytes" for file in found.added)
-    yield from (f"- {file.path}  {file.size:,} bytes" for file in found.removed)
-    yield from (f"~ {file.path}  {', '.join(map(_line, file.changes))}" for file in found.changed)
-    yield from (f"> {_line(change)}" for change in found.moved)
+def _files(package_difference: PackageDifference) -> Iterator[str]:
+    yield from (f"+ {file.path}  {file.size:,} bytes" for file in package_difference.added)
+    yield from (f"- {file.path}  {file.size:,} bytes" for file in package_difference.removed)
+    yield from (
+        f"~ {file.path}  {', '.join(map(_line, file.changes))}" for file in package_difference.changed
+    )
+    yield from (f"> {_line(change)}" for change in package_difference.moved)
 
 
 def _line(change: Change) -> str:
@@ -227,8 +229,8 @@ def _value(what: str, value: str | int | None) -> str:
     return f"{int(value):,}" if what == "size" else str(value)
 
 
-def _sizes(found: PackageDifference) -> Iterator[str]:
-    for size in found.sizes:
+def _sizes(package_difference: PackageDifference) -> Iterator[str]:
+    for size in package_difference.sizes:
         if isinstance(size.a, int) and isinstance(size.b, int):
             share = f" ({(size.b - size.a) / size.a:+.1%})" if size.a else ""
             changed = f"{size.a:,} → {size.b:,}{share}"

@@ -77,14 +77,14 @@ def check_completed(manifest: Manifest, completed: Mapping[str, Digest]) -> Iter
         yield from _check_bytes(entry, completed.get(entry.path))
 
 
-def check_installed(manifest: Manifest, found: Mapping[str, Digest]) -> Iterator[Finding]:
+def check_installed(manifest: Manifest, digests: Mapping[str, Digest]) -> Iterator[Finding]:
     """Yield the findings of ``check_files`` and ``check_completed`` for a folder with all of a package.
 
     ``found`` are the digests of every file in the folder, by path.
     """
     absent = {entry.path for entry in manifest.absent}
-    yield from check_files(manifest, {path: digest for path, digest in found.items() if path not in absent})
-    yield from check_completed(manifest, found)
+    yield from check_files(manifest, {path: digest for path, digest in digests.items() if path not in absent})
+    yield from check_completed(manifest, digests)
 
 
 def check_notice(manifest: Manifest, text: str) -> Iterator[Finding]:
@@ -132,16 +132,16 @@ def _why_not(path: str, manifest: Manifest) -> str:
     return "nothing says what it is or who owns it"
 
 
-def _check_bytes(entry: FileEntry, found: Digest | None) -> Iterator[Finding]:
-    if found is None:
+def _check_bytes(entry: FileEntry, digest: Digest | None) -> Iterator[Finding]:
+    if digest is None:
         yield Finding(Code.B004, entry.path, f"it comes from {entry.source}")
-    elif (found.size, found.sha256) != (entry.size, entry.sha256):
+    elif (digest.size, digest.sha256) != (entry.size, entry.sha256):
         yield Finding(
             code=Code.B005,
             path=entry.path,
             message=f"it comes from {entry.source}",
             wanted=str(Digest(entry.size, entry.sha256)),
-            got=str(found),
+            got=str(digest),
         )
 
 

@@ -56,15 +56,15 @@ def notice(name: str, files: Sequence[FileEntry]) -> str:
 
 def read_notice(text: str) -> set[tuple[str, str, str]]:
     """Return licence, path and source of every file that a NOTICE lists; empty for other text."""
-    found = set()
+    entries = set()
     licence = ""
     for line in text.splitlines():
         if line.startswith(_INDENT):
             path, _, rest = line.strip().partition(_INDENT)
-            found.add((licence, path, rest.strip().partition(";")[0]))
+            entries.add((licence, path, rest.strip().partition(";")[0]))
         else:
             licence = line.rpartition(" (")[0]
-    return found
+    return entries
 
 
 def _title(licence: str, group: Sequence[FileEntry]) -> str:

@@ -92,7 +92,11 @@ class Content:
     @property
     def packed(self) -> tuple[Member, ...]:
         """The members that the archive holds besides the manifest, sorted by path."""
-        return tuple(sorted((one for one in self.members if one.packed), key=lambda member: member.path))
+        return tuple(
+            sorted(
+                (candidate for candidate in self.members if candidate.packed), key=lambda member: member.path
+            )
+        )
 
     @property
     def size(self) -> int:
@@ -168,9 +172,15 @@ def describe(
 
 def compare(manifest: Manifest, report: BinaryReport) -> tuple[Finding, ...]:
     """Return B007 for each statement of a manifest that does not hold for its binaries."""
-    found = difference(manifest, _as_read(manifest, report))
-    of_files = ((f"{file.path} {change.what}", change) for file in found.changed for change in file.changes)
-    changes = [(change.what, change) for change in (*found.versions, *found.architectures)]
+    package_difference = difference(manifest, _as_read(manifest, report))
+    of_files = (
+        (f"{file.path} {change.what}", change)
+        for file in package_difference.changed
+        for change in file.changes
+    )
+    changes = [
+        (change.what, change) for change in (*package_difference.versions, *package_difference.architectures)
+    ]
     return tuple(
         Finding(
             code=Code.B007,
@@ -207,7 +217,7 @@ def _as_read(manifest: Manifest, report: BinaryReport) -> Manifest:
         glibc=report.needs.glibc,
         glibcxx=report.needs.glibcxx,
         driver=_driver(report, manifest) if manifest.cuda else None,
-        capabilities={str(device): found.value for device, found in report.capabilities.items()},
+        capabilities={str(device): support.value for device, support in report.capabilities.items()},
         coverage=tuple(
             coverage_entry(library.path, library)
             for library in sorted(report.coverage, key=lambda library: library.path)

@@ -88,12 +88,12 @@ def used_inputs(plan: BuildPlan, rendered: Rendered) -> tuple[Input, ...]:
     These are the packed files' wheels and, if ORT is compiled, its source and its tools. Inputs that only
     check and try a package are not included.
     """
-    found = {file.source for file in required_files(plan) if file.source}
+    inputs = {file.source for file in required_files(plan) if file.source}
     if plan.origin is Origin.SOURCE:
-        found |= {*rendered.contexts.values(), *rendered.debs, *rendered.sources}
+        inputs |= {*rendered.contexts.values(), *rendered.debs, *rendered.sources}
         system = plan.on.system
-        found |= {system.image, *system.snapshot} if isinstance(system, ImageSystem) else set()
-    return tuple(sorted(found, key=lambda item: item.key))
+        inputs |= {system.image, *system.snapshot} if isinstance(system, ImageSystem) else set()
+    return tuple(sorted(inputs, key=lambda item: item.key))
 
 
 def base_parts(plan: BuildPlan, lock: Lock, system: Sequence[DebianPackage]) -> tuple[Resource, ...]:
@@ -107,9 +107,11 @@ def base_parts(plan: BuildPlan, lock: Lock, system: Sequence[DebianPackage]) -> 
         *(dependency(item, lock.pins[item.key]) for item in base_inputs(plan.project, plan.base, lock)),
         *(
             Resource(
-                name=one.path, uri=deb_purl(one.name, one.version, one.arch), digest={"sha256": one.sha256}
+                name=package.path,
+                uri=deb_purl(package.name, package.version, package.arch),
+                digest={"sha256": package.sha256},
             )
-            for one in system
+            for package in system
         ),
     )
     return tuple(replace(part, annotations=_OF_BASE) for part in parts)
@@ -163,7 +165,7 @@ def provenance_json(
                 "compileCache": "shared" if run.shared_objects else None,
             }
         ),
-        resources=(*(one for one in inputs if one.uri not in listed), *parts),
+        resources=(*(resource for resource in inputs if resource.uri not in listed), *parts),
         run=run,
     )
     return json_text(statement(subjects, SLSA, predicate))
@@ -198,7 +200,7 @@ def slsa_predicate(
         "buildType": f"{page}#{build_type}",
         "externalParameters": external,
         "internalParameters": internal,
-        "resolvedDependencies": [_without_nothing(vars(one)) for one in dependencies],
+        "resolvedDependencies": [_without_nothing(vars(resource)) for resource in dependencies],
     }
     return {
         "buildDefinition": _without_nothing(definition),
@@ -302,8 +304,10 @@ def _wrong(value: object) -> Iterator[str]:
 def _odd_subjects(subjects: Sequence[object]) -> list[str]:
     return [
         f"subject[{index}]: a name and a digest.sha256 are wanted"
-        for index, one in enumerate(subjects)
-        if not (isinstance(value_at(one, "name"), str) and isinstance(value_at(one, "digest.sha256"), str))
+        for index, subject in enumerate(subjects)
+        if not (
+            isinstance(value_at(subject, "name"), str) and isinstance(value_at(subject, "digest.sha256"), str)
+        )
     ]
 
 
@@ -344,7 +348,7 @@ def read_recipe(document: bytes, where: str) -> Recipe:
     external, internal = (f"{_DEFINITION}.{name}Parameters" for name in ("external", "internal"))
     parts = [one for one in _list(value, f"{_DEFINITION}.resolvedDependencies") if isinstance(one, dict)]
     builder = next((one for one in parts if value_at(one, "name") == "ortpacks"), {})
-    of_base = [one for one in parts if value_at(one, "annotations.base") is True]
+    of_base = [part for part in parts if value_at(part, "annotations.base") is True]
     return Recipe(
         variant=_text(value, f"{external}.variant"),
         command=_text(value, f"{external}.command"),
@@ -406,18 +410,18 @@ def tree_differences(
 
 
 def _list(value: object, path: str) -> list[object]:
-    found = value_at(value, path)
-    return found if isinstance(found, list) else []
+    at_path = value_at(value, path)
+    return at_path if isinstance(at_path, list) else []
 
 
 def _text(value: object, path: str) -> str:
-    found = value_at(value, path)
-    return found if isinstance(found, str) else ""
+    at_path = value_at(value, path)
+    return at_path if isinstance(at_path, str) else ""
 
 
 def _digest(part: object) -> str:
-    found = value_at(part, "digest")
-    return _first(found) if isinstance(found, dict) else ""
+    digest = value_at(part, "digest")
+    return _first(digest) if isinstance(digest, dict) else ""
 
 
 def _first(digest: Mapping[str, str]) -> str:

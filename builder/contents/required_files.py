@@ -256,7 +256,7 @@ def _nvidia(plan: BuildPlan) -> Iterator[RequiredFile]:
     graph = spelling.cudnn.format(part="_graph")
     by_provider = f"{PROVIDER_LIBRARIES[platform]} needs it"
     for role, patterns in spelling.names.items():
-        names = [one.format(cuda=cuda, digits=cuda.replace(".", "")) for one in patterns]
+        names = [pattern.format(cuda=cuda, digits=cuda.replace(".", "")) for pattern in patterns]
         first = by_provider if role in LINK_ROLES else f"{graph} opens it"
         for name in names:
             needed_by = (
@@ -271,13 +271,13 @@ def _nvidia(plan: BuildPlan) -> Iterator[RequiredFile]:
 
 def _spelling(platform: str, cuda: str) -> _Spelling:
     major = cuda.partition(".")[0]
-    found = _SPELLINGS.get((platform == WINDOWS, major))
-    if found is None:
+    spelling = _SPELLINGS.get((platform == WINDOWS, major))
+    if spelling is None:
         raise ValidationError(
             f"CUDA {cuda} on {platform}: what NVIDIA's wheels for it hold was never looked up",
             advice="Packages are made with CUDA 12 and 13 on Linux, and with CUDA 12 on Windows.",
         )
-    return found
+    return spelling
 
 
 def _nvidia_file(plan: BuildPlan, role: str, folder: str, library: str, needed_by: str) -> RequiredFile:

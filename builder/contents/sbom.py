@@ -200,8 +200,8 @@ def _linked(plan: BuildPlan, lock: Lock) -> tuple[BomComponent, ...]:
         wheels = [*source.wheels.values()]
         if isinstance(toolkit, UnpackedToolkit):
             wheels += [one for role, one in toolkit.wheels.items() if role == "cccl"]
-        purls |= {pypi_purl(one.spec): SUPPLIERS[NVIDIA] for one in wheels}
-    found = ((PackageURL.from_string(purl), purl, supplier) for purl, supplier in sorted(purls.items()))
+        purls |= {pypi_purl(wheel.spec): SUPPLIERS[NVIDIA] for wheel in wheels}
+    parsed = ((PackageURL.from_string(purl), purl, supplier) for purl, supplier in sorted(purls.items()))
     return tuple(
         BomComponent(
             name=one.name,
@@ -212,7 +212,7 @@ def _linked(plan: BuildPlan, lock: Lock) -> tuple[BomComponent, ...]:
             licences=(_licence(ORT_NOTICES),),
             files=(),
         )
-        for one, purl, supplier in found
+        for one, purl, supplier in parsed
     )
 
 
@@ -295,13 +295,13 @@ def _line(sha256: str, purl: str, *, packed: bool, modified: bool) -> str:
 
 
 def _properties(component: _Component) -> dict[str, str]:
-    found = cast("Sequence[Mapping[str, str]]", component.get("properties", ()))
-    return {one.get("name", ""): one.get("value", "") for one in found}
+    properties = cast("Sequence[Mapping[str, str]]", component.get("properties", ()))
+    return {entry.get("name", ""): entry.get("value", "") for entry in properties}
 
 
 def _sha256(component: _Component) -> str:
-    found = cast("Sequence[Mapping[str, str]]", component.get("hashes", ()))
-    return next((one["content"] for one in found if one["alg"] == "SHA-256"), "none")
+    hashes = cast("Sequence[Mapping[str, str]]", component.get("hashes", ()))
+    return next((entry["content"] for entry in hashes if entry["alg"] == "SHA-256"), "none")
 
 
 _REVISION = re.compile(
@@ -332,12 +332,12 @@ def archive_purl(url: str) -> str:
     Any other archive gets a purl of type ``generic``.
     """
     named = {"download_url": url}
-    found = _REVISION.fullmatch(url)
-    if found is None:
+    match = _REVISION.fullmatch(url)
+    if match is None:
         return PackageURL("generic", None, PurePosixPath(url).name, None, named).to_string()
-    if found["host"] == "github.com":
-        return github_purl(f"{found['owner']}/{found['name']}", found["revision"])
-    return PackageURL("generic", found["owner"], found["name"], found["revision"], named).to_string()
+    if match["host"] == "github.com":
+        return github_purl(f"{match['owner']}/{match['name']}", match["revision"])
+    return PackageURL("generic", match["owner"], match["name"], match["revision"], named).to_string()
 
 
 def image_purl(spec: str) -> str:

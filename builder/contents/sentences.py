@@ -111,14 +111,14 @@ def _unread_warning(unread: int, total: int) -> str:
 
 
 def _runs(support: Mapping[Capability, Support]) -> str:
-    found = {kind: [device for device in support if support[device] is kind] for kind in Support}
+    by_kind = {kind: [device for device in support if support[device] is kind] for kind in Support}
     listed_ones = [device for device in support if BY_CAPABILITY[device].listed]
     every = f"GPU from {listed_ones[0]} to {listed_ones[-1]}"
-    if len(found[Support.NONE]) == len(support):
+    if len(by_kind[Support.NONE]) == len(support):
         return f"Does not run as a whole on any {every}."
     clauses = [
         f"{_HOW[kind]} {f'every {every}' if set(devices) >= set(listed_ones) else where(devices)}"
-        for kind, devices in found.items()
+        for kind, devices in by_kind.items()
         if devices
     ]
     return f"Runs {'; '.join(clauses)}."
@@ -151,9 +151,9 @@ def _is_stripped(item: Inspected) -> bool:
 
 def _doubts(item: Inspected) -> Iterator[str]:
     """Yield one sentence for each reason of a doubt, with the capabilities that it concerns."""
-    found = verdicts(item)
-    known = (gpu.capability for gpu in gpus_of([item]) if gpu.capability in found)
-    for reason, devices in grouped((found[device].doubt, str(device)) for device in known).items():
+    by_device = verdicts(item)
+    known = (gpu.capability for gpu in gpus_of([item]) if gpu.capability in by_device)
+    for reason, devices in grouped((by_device[device].doubt, str(device)) for device in known).items():
         if reason:
             yield f"doubtful on {listed(devices)}: {reason}"
 
@@ -216,7 +216,6 @@ def _not_judged(coverage: LibraryCoverage) -> Iterator[str]:
 
 
 def _raw(item: Inspected) -> Iterator[str]:
-    """Yield one sentence for each kind of code outside of containers."""
     for kind, name in ((Kind.SASS, "cubin"), (Kind.PTX, "PTX text")):
         counts = item.raw.get(kind, {})
         if counts:
@@ -236,7 +235,9 @@ def _deep(item: Inspected) -> Iterator[str]:
             left += f", {item.deep.unread:,} are packed with zstd, which this Python does not read"
         kernels, names = sum(item.deep.kernels.values()), len(item.deep.names)
         yield f"{read}{left}: {_plural(kernels, 'kernel')}, {_plural(names, 'name')}"
-        yield from (f"{one.code.name} {one.message}" for one in check_payloads(item.name, item.deep))
+        yield from (
+            f"{payload.code.name} {payload.message}" for payload in check_payloads(item.name, item.deep)
+        )
 
 
 def _needed_drivers(item: Inspected, coverage: LibraryCoverage) -> Iterator[str]:

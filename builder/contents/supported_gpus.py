@@ -89,11 +89,11 @@ def _coverage_findings(manifest: Manifest, here: Mapping[str, Inspected]) -> Ite
         if entry.path not in here and is_named_like_a_library(entry.path):
             yield Finding(Code.B004, entry.path, f"{entry.path} comes from {entry.source} and is not here")
     for path, item in here.items():
-        found = coverage_line(coverage_entry(path, item.coverage)) if item.coverage else "no device code"
+        read = coverage_line(coverage_entry(path, item.coverage)) if item.coverage else "no device code"
         wanted = claimed.get(path, "no device code")
-        if wanted != found and not item.problem:
+        if wanted != read and not item.problem:
             message = f"{path} holds other device code than the manifest says"
-            yield Finding(Code.B007, path, message, wanted=wanted, got=found)
+            yield Finding(Code.B007, path, message, wanted=wanted, got=read)
 
 
 def _capability_findings(
@@ -103,11 +103,11 @@ def _capability_findings(
 
     While a library is missing or cannot be read, only support that is worse than promised is reported.
     """
-    found = combine(item.runnable for item in here.values() if item.runnable)
+    read = combine(item.runnable for item in here.values() if item.runnable)
     whole = all(entry.path in here and not here[entry.path].problem for entry in manifest.coverage)
     unlike: dict[tuple[Support, Support], list[str]] = {}
     for device, support in capabilities.items():
-        held = found.get(device, Support.NONE)
+        held = read.get(device, Support.NONE)
         if held is not support and (whole or worst((held, support)) is held):
             unlike.setdefault((support, held), []).append(str(device))
     for (wanted, got), devices in unlike.items():

@@ -69,9 +69,9 @@ def string(value: bytes) -> bytes:
 
 def _strings(data: bytes) -> list[bytes]:
     """Return the strings in ``data``; a request's final flags, four zeros, are read as an empty string."""
-    found = []
+    strings = []
     while len(data) >= 4:  # noqa: PLR2004
         end = 4 + struct.unpack(">I", data[:4])[0]
-        found.append(data[4:end])
+        strings.append(data[4:end])
         data = data[end:]
-    return found
+    return strings

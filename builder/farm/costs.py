@@ -96,9 +96,9 @@ def read_log(file: Path) -> Iterator[Line]:
 
 def parse_log(text: str) -> Iterator[Line]:
     """Yield the complete lines of a unit log's text; other text is skipped."""
-    for found in _LINE.finditer(text):
-        start, end, cpu, peak, status = map(int, found.groups()[:5])
-        yield Line(start=start, end=end, cpu=cpu, peak=peak, status=status, output=found["output"])
+    for line in _LINE.finditer(text):
+        start, end, cpu, peak, status = map(int, line.groups()[:5])
+        yield Line(start=start, end=end, cpu=cpu, peak=peak, status=status, output=line["output"])
 
 
 def was_compiled(line: Line, seconds: float) -> bool:

@@ -135,10 +135,10 @@ def counted(parts: Mapping[str, ninja.UnitCodes], architectures: float) -> Calla
 
 
 def is_common(parts: Mapping[str, ninja.UnitCodes], architectures: float, output: str) -> bool:
-    """Return whether a unit waits while a build for other architectures compiles the unit of that name.
+    """Return whether another variant's build makes the identical object, which ccache then has: wait for it.
 
-    C++ units do, which are the same there, and CUDA units with one PTX at most: if the other build makes it,
-    there is nothing else to compile meanwhile. ``architectures``: their number for units not in ``parts``.
+    True for C++ units, and for CUDA units with one PTX at most: nothing else of those could be compiled
+    meanwhile. ``architectures``: their number for units that are not in ``parts``.
     """
     part = ninja.part_of(output, parts)
     if not costs.is_cuda(output) or (part and not part.codes):
@@ -198,16 +198,16 @@ def report_units_alone(units: Iterable[str], known: Mapping[str, costs.Cost], bu
 
 def report_pieces(log: str) -> None:
     """Print the number of cache hits for pieces of CUDA units (``builder.farm.nvcc``), by ccache's log."""
-    found, made = costs.cache_hits(log), costs.cache_misses(log)
-    if found + made:
-        say(f"of {found + made} pieces of CUDA units {found} were found in ccache")
+    hits, made = costs.cache_hits(log), costs.cache_misses(log)
+    if hits + made:
+        say(f"of {hits + made} pieces of CUDA units {hits} were found in ccache")
 
 
 def available_memory() -> int:
     """Return the bytes of memory that programs can still use (``MemAvailable``)."""
     text = Path("/proc/meminfo").read_text(encoding="ascii")
-    found = re.search(r"^MemAvailable:\s+(\d+) kB$", text, re.MULTILINE)
-    return int(found[1]) << 10 if found else sys.maxsize
+    match = re.search(r"^MemAvailable:\s+(\d+) kB$", text, re.MULTILINE)
+    return int(match[1]) << 10 if match else sys.maxsize
 
 
 @dataclass(kw_only=True)

@@ -216,7 +216,6 @@ class Unit:
         Path(self._file(_MODULE_ID)).write_text(text, encoding="ascii")
 
     def _pack(self) -> str:
-        """Make and pack the device code. Return the name of the object's section for it."""
         words = self._step("fatbinary").words
         own = ("--image", "--embedded-fatbin=", _ASSEMBLE)
         options = [word for word in words if not word.startswith(own)]
@@ -371,7 +370,6 @@ class Unit:
         return made
 
     def _words(self, words: Iterable[str], place: str) -> Command:
-        """Return a command with constants in place of words that depend on the set or the time."""
         return [self._constant(word, place) for word in words if word != "--gen_module_id_file"]
 
     def _constant(self, word: str, place: str) -> str:
@@ -382,12 +380,12 @@ class Unit:
                 return f"-D__CUDA_ARCH__={architecture['number']}0"
             if _VIRTUAL.fullmatch(word):
                 return place
-        found = _TEMPORARY.fullmatch(word)
-        if found is None:
+        match = _TEMPORARY.fullmatch(word)
+        if match is None:
             return word
-        if not found["folder"]:  # a name in an #include, without a folder
-            return found["name"]
-        return self._file(found["name"], "" if found["name"] == _MODULE_ID else place)
+        if not match["folder"]:  # a name in an #include, without a folder
+            return match["name"]
+        return self._file(match["name"], "" if match["name"] == _MODULE_ID else place)
 
     def _cached(self, piece: Piece, name: str, *, quiet: bool = False) -> str:
         """Make ``piece``, or get it from ccache, as ``name`` in the unit's folder; return its path."""

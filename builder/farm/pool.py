@@ -150,7 +150,6 @@ def _is_locked(file: IO[bytes], at: int) -> bool:
 
 
 def _is_held(file: Path) -> bool:
-    """Return whether a running build has locked the file."""
     with file.open("r+", encoding="ascii") as theirs:
         try:
             fcntl.flock(theirs, fcntl.LOCK_SH | fcntl.LOCK_NB)

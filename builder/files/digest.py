@@ -51,8 +51,8 @@ class LocalFile:
     @classmethod
     def of(cls, path: Path) -> LocalFile:
         """Return a file on this disk. Raises ``IntegrityError`` as ``chunks_of`` does."""
-        found = file_digest(path)
-        return cls(path, found.size, found.sha256)
+        digest = file_digest(path)
+        return cls(path, digest.size, digest.sha256)
 
 
 _BATCH = 4

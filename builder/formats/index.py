@@ -233,7 +233,6 @@ def is_same(one: IndexPackage, other: IndexPackage) -> bool:
 
 
 def _identity(package: IndexPackage) -> Tuple[object, ...]:
-    """Return the values that are equal in every layout and form of archive of one package."""
     runs_on = (package.glibc, package.driver, tuple(sorted(package.capabilities.items())))
     return (package.variant, package.platform, package.provider, package.onnxruntime, *runs_on)
 

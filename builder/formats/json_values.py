@@ -88,12 +88,12 @@ def _object(pairs: List[Tuple[str, object]]) -> Dict[str, object]:
 
     Of two values one reader takes the first, another the last.
     """
-    found: Dict[str, object] = {}
+    members: Dict[str, object] = {}
     for key, value in pairs:
-        if key in found:
+        if key in members:
             raise ValueError(f"the key {key!r} occurs twice")
-        found[key] = value
-    return found
+        members[key] = value
+    return members
 
 
 def read_document(
@@ -113,11 +113,11 @@ def read_document(
     with the advice ``older`` for one before the first known) and ``SchemaError`` (naming every wrong key).
     """
     value = parse_json(text, where, advice)
-    found = value.get("format") if isinstance(value, dict) else None
-    if found is not None and (type(found) is not int or found not in known):
-        before = type(found) is int and 0 < found < known[0]
+    version = value.get("format") if isinstance(value, dict) else None
+    if version is not None and (type(version) is not int or version not in known):
+        before = type(version) is int and 0 < version < known[0]
         raise ValidationError(
-            f"{where} has format {found!r}; this ortpacks reads {' and '.join(map(str, known))}.",
+            f"{where} has format {version!r}; this ortpacks reads {' and '.join(map(str, known))}.",
             advice=older if before and older else "Update ortpacks.",
         )
     return from_json(kind, upgrade(value), where)
@@ -125,8 +125,8 @@ def read_document(
 
 def require_valid(problems: Iterable[str], where: str, error: Type[ConfigError] = ValidationError) -> None:
     """Raise ``error`` with the first ``MOST_PROBLEMS`` problems, each behind ``where``."""
-    if found := [f"{where}: {problem}" for problem in islice(problems, MOST_PROBLEMS)]:
-        raise error(found)
+    if lines := [f"{where}: {problem}" for problem in islice(problems, MOST_PROBLEMS)]:
+        raise error(lines)
 
 
 def problem_of_text(parse: Callable[[str], object], text: str, where: str) -> Iterator[str]:
@@ -159,8 +159,8 @@ def _read(kind: object, value: object, where: str, problems: List[str]) -> objec
     if origin is tuple:
         return _read_list(parts[0], value, where, problems)
     if origin is AbstractMapping:
-        found = _as_object(value, where, problems)
-        items = _while_few(found.items(), problems)
+        members = _as_object(value, where, problems)
+        items = _while_few(members.items(), problems)
         return {key: _read(parts[1], item, _below(where, key), problems) for key, item in items}
     if isinstance(kind, type) and is_dataclass(kind):
         return _read_fields(kind, value, where, problems)
@@ -191,14 +191,14 @@ def _while_few(items: Iterable[T], problems: Sequence[str]) -> Iterator[T]:
 
 
 def _read_fields(kind: type, value: object, where: str, problems: List[str]) -> object:
-    found, hints = _as_object(value, where, problems), _hints(kind)
+    members, hints = _as_object(value, where, problems), _hints(kind)
     before = len(problems)
-    problems += [f"{_below(where, key)}: unknown key" for key in found if key not in hints]
-    problems += [f"{_below(where, key)}: missing" for key in hints if key not in found]
+    problems += [f"{_below(where, key)}: unknown key" for key in members if key not in hints]
+    problems += [f"{_below(where, key)}: missing" for key in hints if key not in members]
     values = {
-        key: _read(hint, found[key], _below(where, key), problems)
+        key: _read(hint, members[key], _below(where, key), problems)
         for key, hint in hints.items()
-        if key in found
+        if key in members
     }
     return kind(**values) if len(problems) == before else None
 

@@ -102,7 +102,7 @@ def runs_nothing(missing: Sequence[MissingKernels]) -> bool:
 
 def counted(missing: Sequence[MissingKernels]) -> str:
     """Return the number of operators of each domain: ``9 of ai.onnx, 65 of com.microsoft``."""
-    return ", ".join(f"{len(one.operators) or 'all'} of {one.title}" for one in missing)
+    return ", ".join(f"{len(entry.operators) or 'all'} of {entry.title}" for entry in missing)
 
 
 def operator_without_kernel(message: str, missing: Sequence[MissingKernels]) -> Optional[str]:
@@ -110,8 +110,8 @@ def operator_without_kernel(message: str, missing: Sequence[MissingKernels]) -> 
 
     ``"an operator"`` where the message names none; ``None`` where it has another cause.
     """
-    found = [match for pattern in _FAILURES for match in pattern.finditer(message)]
-    for match in found:
+    matches = [match for pattern in _FAILURES for match in pattern.finditer(message)]
+    for match in matches:
         # One of the two messages names ONNX's own domain, the other omits it.
         domain, name = match["domain"] or ONNX, match["name"]
         domain = ONNX if domain == _ONNX_TITLE else domain
@@ -119,7 +119,7 @@ def operator_without_kernel(message: str, missing: Sequence[MissingKernels]) -> 
         for entry in missing:
             if domain == entry.domain and (not entry.operators or names & set(entry.operators)):
                 return f"{domain}.{name}" if domain else name
-    return "an operator" if missing and not found and _UNNAMED in message else None
+    return "an operator" if missing and not matches and _UNNAMED in message else None
 
 
 class Cause(NamedTuple):
@@ -141,8 +141,8 @@ def missing_kernel_cause(
 
     ``None`` where the package's missing kernels are not the cause.
     """
-    operator, found = operator_without_kernel(message, missing), consequence_of(missing, host)
-    return Cause(name, operator, found.otherwise) if operator and found else None
+    operator, consequence = operator_without_kernel(message, missing), consequence_of(missing, host)
+    return Cause(name, operator, consequence.otherwise) if operator and consequence else None
 
 
 _OF_ONNX = (

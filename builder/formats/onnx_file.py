@@ -91,18 +91,18 @@ def read_onnx(path: Path) -> OnnxFile:
     Raises ``ValidationError`` (no such file, not ONNX, missing weights) or ``IntegrityError`` (the model or
     its weights are cut short).
     """
-    found = _read(path)
-    for item in found.external:
+    onnx_file = _read(path)
+    for item in onnx_file.external:
         _require_there(item, path)
-    return found
+    return onnx_file
 
 
 def _read(path: Path) -> OnnxFile:
     try:
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode):
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
             raise ValidationError(f"{_name(path)} is no regular file", advice=_NAME_THE_FILE)
-        if not found.st_size:
+        if not status.st_size:
             raise _cut_short(path, "it is empty")
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return _model(path, data)
@@ -144,7 +144,7 @@ def _model(path: Path, data: Bytes) -> OnnxFile:
 
 def _by_domain(operators: Set[_Name]) -> Dict[str, Tuple[str, ...]]:
     domains = sorted({domain for domain, _ in operators})
-    return {one: tuple(sorted(name for domain, name in operators if domain == one)) for one in domains}
+    return {each: tuple(sorted(name for domain, name in operators if domain == each)) for each in domains}
 
 
 def _model_fields(data: Bytes) -> Iterator[_Field]:
@@ -189,7 +189,7 @@ def _named(data: Bytes, span: _Span, domain: int, name: int) -> _Name:
 
 def _external(data: Bytes, span: _Span) -> Iterator[External]:
     """Yield a ``TensorProto`` whose values are in another file, by its ``StringStringEntryProto`` entries."""
-    entries = {_text(data, one, 1): _text(data, one, 2) for one in _parts(data, span, _EXTERNAL)}
+    entries = {_text(data, part, 1): _text(data, part, 2) for part in _parts(data, span, _EXTERNAL)}
     if "location" in entries:
         offset, size = _number(entries.get("offset") or "0"), _number(entries.get("length", ""))
         ends = None if offset is None or size is None else offset + size
@@ -203,7 +203,6 @@ def _text(data: Bytes, span: _Span, number: int) -> str:
 
 
 def _parts(data: Bytes, span: _Span, wanted: int) -> Iterator[_Span]:
-    """Yield a message's fields with this number that are messages or texts."""
     for number, wire, first, last in _fields(data, *span):
         if (number, wire) == (wanted, _BYTES):
             yield first, last
@@ -253,21 +252,21 @@ def _varint(data: Bytes, at: int, end: int) -> Tuple[int, int]:
 def _require_there(item: External, path: Path) -> None:
     file = path.parent / item.location
     try:
-        found = file.stat()
+        status = file.stat()
     except (OSError, ValueError):  # for example a name that is too long, or has a zero byte
-        found = None
+        status = None
     tensor = f"'{shortened(item.tensor)}'"
-    if found is None or not stat.S_ISREG(found.st_mode):
+    if status is None or not stat.S_ISREG(status.st_mode):
         raise ValidationError(
             _name(path),
             cause=f"the values of {tensor} lie in '{shortened(item.location)}', which is not beside it",
             advice=f"Put that file into {_name(path.parent)}: the two belong together.",
         )
-    if item.end is not None and found.st_size < item.end:
+    if item.end is not None and status.st_size < item.end:
         raise IntegrityError(
             f"{_name(file)} is cut short",
             cause=f"{tensor} of {printable(path.name)} ends at byte {item.end:,}, the file at "
-            f"{found.st_size:,}",
+            f"{status.st_size:,}",
             advice=_FETCH_AGAIN,
         )
 

@@ -185,11 +185,11 @@ def stem(file_name: str) -> str:
 
 def form_of(file_name: str) -> Form:
     """Return the form of an archive by its name. Raises ``ValidationError`` for any other ending."""
-    found = next((form for form in Form if file_name.endswith(form.value)), None)
-    if found is None:
+    matching = next((form for form in Form if file_name.endswith(form.value)), None)
+    if matching is None:
         endings = " nor ".join(ARCHIVE_SUFFIXES)
         raise ValidationError(f"{file_name!r} is not a package: its name ends in neither {endings}.")
-    return found
+    return matching
 
 
 def file_mode(path: str) -> int:

@@ -63,12 +63,12 @@ class Placement:
 
     def add_message(self, place: str, message: str) -> None:
         """Take one message, and the place in ORT's source that writes it."""
-        if found := _NO_KERNEL.match(message):
-            self.no_kernel.add((found[1], found[2]))
-        elif found := _NOT_THIS_ONE.match(message):
-            self.unsupported.add((found[1], found[2]))
-        elif found := _CHEAPER.match(message):
-            self.cheaper.add(found[1])
+        if match := _NO_KERNEL.match(message):
+            self.no_kernel.add((match[1], match[2]))
+        elif match := _NOT_THIS_ONE.match(message):
+            self.unsupported.add((match[1], match[2]))
+        elif match := _CHEAPER.match(message):
+            self.cheaper.add(match[1])
         elif _PLACEMENT in place:
             self._add_node(message)
 
@@ -89,27 +89,27 @@ class Placement:
 
         Raises ``ValueError`` where the listed nodes are not as many as announced.
         """
-        found = self.nodes
+        counts = self.nodes
         if len(self._wanted) == 1:
             ((provider, count),) = self._wanted.items()
-            found = Counter({(provider, *EVERY_NODE): count})
-        elif sum(found.values()) != sum(self._wanted.values()):
-            raise ValueError(f"{sum(found.values())} nodes were listed, {self._wanted} were announced")
-        return [(*node, count) for node, count in found.items()]
+            counts = Counter({(provider, *EVERY_NODE): count})
+        elif sum(counts.values()) != sum(self._wanted.values()):
+            raise ValueError(f"{sum(counts.values())} nodes were listed, {self._wanted} were announced")
+        return [(*node, count) for node, count in counts.items()]
 
     def add_log(self, log: str) -> None:
         """Take a whole log in the form in which ORT writes it to stderr."""
-        for found in _MESSAGE.finditer(log):
-            self.add_message(found[1], found[2])
+        for match in _MESSAGE.finditer(log):
+            self.add_message(match[1], match[2])
 
 
 def explanation_of(message: str, ort_version: str) -> Optional[str]:
     """Return a cause and a remedy for a message of ``CreateSession``; ``None`` for an unknown message."""
     for pattern, sentence in _KNOWN.items():
-        found = pattern.search(message)
-        if found:
-            names = map(shortened, found.groups())
-            return sentence.format(*names, path=found[1], runtime=f"ONNX Runtime {ort_version}")
+        match = pattern.search(message)
+        if match:
+            names = map(shortened, match.groups())
+            return sentence.format(*names, path=match[1], runtime=f"ONNX Runtime {ort_version}")
     return None
 
 

@@ -27,7 +27,7 @@ _COMMAND = re.compile(r"((?:^|\r)\s*):(?=:)|#(?=#\[)", re.MULTILINE)
 
 def commandless(text: str) -> str:
     """Return output in which nothing is a command to GitHub's runner; JSON stays the same JSON."""
-    return _COMMAND.sub(lambda found: "\\u0023" if found[1] is None else f"{found[1]}\\u003a", text)
+    return _COMMAND.sub(lambda match: "\\u0023" if match[1] is None else f"{match[1]}\\u003a", text)
 
 
 def shown(text: str) -> str:
@@ -49,10 +49,10 @@ def listed(names: Sequence[str], most: Optional[int] = None) -> str:
 
 def grouped(pairs: Iterable[Tuple[K, V]]) -> Dict[K, List[V]]:
     """Return the second values of pairs by the first ones, both in the order in which they come."""
-    found: Dict[K, List[V]] = {}
+    groups: Dict[K, List[V]] = {}
     for key, value in pairs:
-        found.setdefault(key, []).append(value)
-    return found
+        groups.setdefault(key, []).append(value)
+    return groups
 
 
 def abridged(names: Sequence[str], most: int) -> str:

@@ -213,9 +213,9 @@ def _envelope(content: bytes, where: str) -> _Envelope:
     try:
         value = parse_json(content, where)
         members = value if isinstance(value, dict) else {}
-        found = from_json(_Signatures, {"signatures": members.get("signatures")}, where)
+        parsed = from_json(_Signatures, {"signatures": members.get("signatures")}, where)
         signed = members.get("signed")
-        return _Envelope(found.signatures[:_MOST_SIGNATURES], signed, canonical(signed))
+        return _Envelope(parsed.signatures[:_MOST_SIGNATURES], signed, canonical(signed))
     except (BuilderError, ValueError, RecursionError) as error:
         raise IntegrityError(f"{where} is no signed metadata: {error}") from error
 
@@ -225,9 +225,9 @@ def _fields(kind: Type[T], envelope: _Envelope, where: str) -> T:
         fields = from_json(kind, envelope.signed, where)
     except BuilderError as error:
         raise IntegrityError(str(error)) from error
-    found, version = getattr(fields, "_type", ""), getattr(fields, "version", 0)
-    if found != _TYPES[kind] or version < 1:
-        raise IntegrityError(f"{where} is a {found} of version {version}, a {_TYPES[kind]} is wanted.")
+    kind_name, version = getattr(fields, "_type", ""), getattr(fields, "version", 0)
+    if kind_name != _TYPES[kind] or version < 1:
+        raise IntegrityError(f"{where} is a {kind_name} of version {version}, a {_TYPES[kind]} is wanted.")
     return fields
 
 
@@ -248,9 +248,10 @@ def _role(fields: _RootFields, name: str, where: str) -> Role:
 def _require_signatures(envelope: _Envelope, role: Role, where: str, by: str = "") -> None:
     """Raise ``IntegrityError`` unless enough of the role's keys have signed. A key counts once."""
     signers = {
-        role.keys[one.keyid]
-        for one in envelope.signatures
-        if one.keyid in role.keys and verify(role.keys[one.keyid], envelope.message, _bytes(one.sig))
+        role.keys[signature.keyid]
+        for signature in envelope.signatures
+        if signature.keyid in role.keys
+        and verify(role.keys[signature.keyid], envelope.message, _bytes(signature.sig))
     }
     if len(signers) < role.threshold:
         raise IntegrityError(

@@ -121,8 +121,10 @@ def show(
     With ``as_json``, ``say`` is not called. Raises ``DiskError`` where a file cannot be written.
     """
     if options.sarif:
-        found = {one.label: tuple(findings_of(one, options.devices, jit=options.jit)) for one in sources}
-        files = {**files, options.sarif: sarif(found).encode()}
+        findings = {
+            source.label: tuple(findings_of(source, options.devices, jit=options.jit)) for source in sources
+        }
+        files = {**files, options.sarif: sarif(findings).encode()}
     for path, data in files.items():
         write_file(path, data)
     tell(_changes(*sources, as_json=options.as_json) if options.diff else _answer(sources, options))
@@ -139,11 +141,11 @@ def _answer(sources: Sequence[InspectedSource], options: InspectOptions) -> str:
 
 
 def _changes(old: InspectedSource, new: InspectedSource, *, as_json: bool) -> str:
-    found, packages = compare(old.libraries, new.libraries), _packages(old, new)
+    comparison, packages = compare(old.libraries, new.libraries), _packages(old, new)
     if as_json:
-        return json.dumps(changes_document(old, new, found, packages), indent=2)
+        return json.dumps(changes_document(old, new, comparison, packages), indent=2)
     lines = map(printable, difference_lines(packages) if packages else ())  # a manifest may be anybody's
-    return "\n".join([changes_text(old, new, found), *lines])
+    return "\n".join([changes_text(old, new, comparison), *lines])
 
 
 def _packages(old: InspectedSource, new: InspectedSource) -> PackageDifference | None:
@@ -152,7 +154,7 @@ def _packages(old: InspectedSource, new: InspectedSource) -> PackageDifference |
     one_each = len(old.promises) == len(new.promises) == 1
     if not one_each or None in manifests:
         return None
-    a, b = (one for one in manifests if one)
+    a, b = (manifest for manifest in manifests if manifest)
     return difference(a, b, *(_archive_size(source) for source in (old, new)))
 
 
@@ -173,12 +175,12 @@ def required_devices(text: str | None, *, jit: bool = False) -> tuple[Capability
         return ()
     known = ", ".join(map(str, DEVICES))
     try:
-        found = capabilities(text)
+        devices = capabilities(text)
     except ValueError as error:
         raise ValidationError(f"--require: {error}", advice=f"Name some of {known}.") from error
-    if unknown := [one for one in found if one not in DEVICES]:
+    if unknown := [device for device in devices if device not in DEVICES]:
         raise ValidationError(f"--require: no GPU has {unknown[0]}", advice=f"Name some of {known}.")
-    return found
+    return devices
 
 
 def findings_of(
@@ -203,9 +205,9 @@ def require_all(sources: Sequence[InspectedSource], options: InspectOptions) -> 
     """Raise ``CheckFailedError`` as ``require_sound`` does, or where a source does not run on a device."""
     require_sound(sources)
     lines = [
-        printable(f"{one.code.name} {source.label} {one.message}")
+        printable(f"{finding.code.name} {source.label} {finding.message}")
         for source in sources
-        for one in check_required(source.libraries, options.devices, jit=options.jit)
+        for finding in check_required(source.libraries, options.devices, jit=options.jit)
     ]
     if lines:
         raise CheckFailedError(f"{len(lines)} of what --require asks for does not hold", lines)
@@ -215,8 +217,12 @@ def require_sound(sources: Sequence[InspectedSource]) -> None:
     """Raise ``CheckFailedError`` when a library cannot be read, an image has errors or a promise findings."""
     items = [item for source in sources for item in source.libraries]
     unread = [printable(f"{item.name}: {item.problem}") for item in items if item.problem]
-    broken = [str(one) for source in sources for promise in source.promises for one in promise.findings]
-    images = [str(one) for item in items if item.deep for one in errors(check_payloads(item.name, item.deep))]
+    broken = [
+        str(finding) for source in sources for promise in source.promises for finding in promise.findings
+    ]
+    images = [
+        str(error) for item in items if item.deep for error in errors(check_payloads(item.name, item.deep))
+    ]
     what = [f"{len(unread)} of {len(items)} libraries cannot be read"] if unread else []
     what += ["a manifest promises something else than its package holds"] if broken else []
     what += ["images do not unpack to what their headers say"] if images else []
@@ -226,8 +232,12 @@ def require_sound(sources: Sequence[InspectedSource]) -> None:
 
 def sarif(found: Mapping[str, Sequence[Finding]]) -> str:
     """Return a SARIF text with one run. ``found``: the findings by the label of their source."""
-    codes = sorted({one.code for findings in found.values() for one in findings}, key=lambda code: code.name)
-    results = [_sarif_result(source, one, codes) for source, findings in found.items() for one in findings]
+    codes = sorted(
+        {item.code for findings in found.values() for item in findings}, key=lambda code: code.name
+    )
+    results = [
+        _sarif_result(source, finding, codes) for source, findings in found.items() for finding in findings
+    ]
     rules = [{"id": code.name, "shortDescription": {"text": f"{code.value}."}} for code in codes]
     driver = {"name": "ortpacks inspect", "rules": rules}
     artifacts = [{"location": {"uri": _uri(source)}} for source in found]
@@ -235,14 +245,14 @@ def sarif(found: Mapping[str, Sequence[Finding]]) -> str:
     return json.dumps({"$schema": _SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
 
 
-def _sarif_result(source: str, one: Finding, codes: Sequence[Code]) -> dict[str, object]:
-    wanted = f" Wanted: {one.wanted}; got: {one.got}." if one.wanted or one.got else ""
-    inside = [{"fullyQualifiedName": one.path}] if one.path else []
+def _sarif_result(source: str, finding: Finding, codes: Sequence[Code]) -> dict[str, object]:
+    wanted = f" Wanted: {finding.wanted}; got: {finding.got}." if finding.wanted or finding.got else ""
+    inside = [{"fullyQualifiedName": finding.path}] if finding.path else []
     return {
-        "ruleId": one.code.name,
-        "ruleIndex": codes.index(one.code),
-        "level": one.severity.value,
-        "message": {"text": f"{source}: {one.message}.{wanted}"},
+        "ruleId": finding.code.name,
+        "ruleIndex": codes.index(finding.code),
+        "level": finding.severity.value,
+        "message": {"text": f"{source}: {finding.message}.{wanted}"},
         "locations": [
             {
                 "physicalLocation": {"artifactLocation": {"uri": _uri(source)}},

@@ -155,9 +155,9 @@ def _by_pip(wiring: Wiring, what: str, pin: Pin | None, folder: Path) -> Path:
 
 def _require(file: Path, sha256: str) -> None:
     """Raise ``IntegrityError`` unless the file has this sha256; an empty ``sha256`` is not compared."""
-    found = file_digest(file).sha256 if sha256 else ""
-    if found != sha256:
-        raise IntegrityError(f"{file.name}: wanted sha256 {sha256}, got {found}", advice="Fetch it again.")
+    actual = file_digest(file).sha256 if sha256 else ""
+    if actual != sha256:
+        raise IntegrityError(f"{file.name}: wanted sha256 {sha256}, got {actual}", advice="Fetch it again.")
 
 
 def read_records(root: Path) -> tuple[WheelRecord, ...]:
@@ -194,7 +194,7 @@ def _update_verdicts(wiring: Wiring, record: WheelRecord) -> WheelRecord:
         return record
     differ: dict[tuple[str, str], list[str]] = {}
     for device in sorted({*now, *record.verdicts}, key=Capability.parse):
-        before, after = (found.get(device, "not told") for found in (record.verdicts, now))
+        before, after = (verdicts.get(device, "not told") for verdicts in (record.verdicts, now))
         if before != after:
             differ.setdefault((before, after), []).append(device)
     said = "; ".join(f"{' '.join(where)} was {old}, is {new}" for (old, new), where in differ.items())
@@ -265,12 +265,12 @@ def _place(record: WheelRecord) -> tuple[str, str, Version, str]:
 
 def _steps(records: Sequence[WheelRecord], sources: Sequence[InspectedSource]) -> Mapping[str, ReleaseStep]:
     """Return the releases' steps by the wheel's file name; ``records`` are sorted, newest first."""
-    found = {}
+    by_file = {}
     for (new, now), (old, then) in pairwise(zip(records, sources, strict=True)):
         if (new.name, new.platform) == (old.name, old.platform):
             difference = compare(then.libraries, now.libraries)
-            found[new.filename] = _step(old.version, difference)
-    return found
+            by_file[new.filename] = _step(old.version, difference)
+    return by_file
 
 
 def _step(before: Version, difference: Comparison) -> ReleaseStep:
@@ -306,13 +306,17 @@ def _wheel(entry: AtlasEntry) -> dict[str, object]:
         "sha256": record.sha256,
         "size": record.size,
         "sentence": entry.map.sentence,
-        "capabilities": {str(device): found.document() for device, found in entry.verdicts.items()},
+        "capabilities": {str(device): verdict.document() for device, verdict in entry.verdicts.items()},
         "before": str(step.before) if step else None,
         "changes": step.sentence if step else None,
         "read": record.date,
         "compared": [
-            {"reader": one.reader, "explained": len(one.explained), "unexplained": len(one.unexplained)}
-            for one in record.compared
+            {
+                "reader": comparison.reader,
+                "explained": len(comparison.explained),
+                "unexplained": len(comparison.unexplained),
+            }
+            for comparison in record.compared
         ],
     }
 
@@ -336,7 +340,6 @@ def atlas_page(atlas: Atlas, loader: BaseLoader) -> str:
 
 
 def _gpus(atlas: Atlas) -> str:
-    """Return the GPUs for the page's search as JSON that is safe inside a script element."""
     known = [
         {
             "device": str(gpu.capability),

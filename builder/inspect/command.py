@@ -105,7 +105,7 @@ def _rendered(template: str, maps: Sequence[HeatMap], loader: BaseLoader) -> str
         .get_template(template)
         .render(
             maps=maps,
-            overview=[replace(found.overall, name=found.label, summary=False) for found in maps],
+            overview=[replace(shown_map.overall, name=shown_map.label, summary=False) for shown_map in maps],
             groups=groups,
             lefts=[left for group in groups for left in group.lefts],
             width=groups[-1].right + _COUNT,

@@ -63,10 +63,10 @@ class Opener:
         Raises ``NothingToDoError`` (no library), ``ValidationError`` (no such source, or one that cannot be
         opened), ``IntegrityError`` (damaged), ``TransferError``, ``DiskError``.
         """
-        with self._libraries_of(source) as found:
-            named = [(printable(name), path) for name, path in sorted(found.items())]
-            manifests = [one for one in named if _is_manifest(*one)]
-            libraries = [one for one in named if one not in manifests]
+        with self._libraries_of(source) as by_name:
+            named = [(printable(name), path) for name, path in sorted(by_name.items())]
+            manifests = [pair for pair in named if _is_manifest(*pair)]
+            libraries = [pair for pair in named if pair not in manifests]
             if not libraries:
                 raise NothingToDoError(
                     f"No library for Linux or Windows in {shown(source)}",
@@ -180,11 +180,11 @@ def _without_top(files: dict[str, Path], name: str) -> dict[str, Path]:
 
 
 def _in_folder(folder: Path, what: str) -> dict[str, Path]:
-    found = sorted(_walk(folder))
-    files = {name: path for name, path in found if not path.is_symlink()}
+    walked = sorted(_walk(folder))
+    files = {name: path for name, path in walked if not path.is_symlink()}
     require_no_image(files, what)
     libraries = {name: path for name, path in files.items() if _is_candidate(path)}
-    links = [(name, path) for name, path in found if path.is_symlink() and is_named_like_a_library(name)]
+    links = [(name, path) for name, path in walked if path.is_symlink() and is_named_like_a_library(name)]
     return {**libraries, **dict(_other_names(links, libraries.values()))}
 
 
@@ -201,10 +201,10 @@ def _other_names(links: Iterable[Library], known: Iterable[Path]) -> Iterator[Li
 def _identity(path: Path) -> tuple[int, int] | None:
     """Return device and inode, which all names of one file share; ``None`` for a link that leads nowhere."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _walk(folder: Path) -> Iterator[Library]:

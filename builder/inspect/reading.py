@@ -48,12 +48,12 @@ def inspect_sources(
 
 def _inspected_source(opener: Opener, source: str, *, deep: bool) -> InspectedSource:
     with opener.files(source) as files:
-        found = inspect(files.libraries, deep=deep)
+        libraries = inspect(files.libraries, deep=deep)
         promises = (
-            promise_of(manifest_bytes(file), name.removesuffix(MANIFEST), found)
+            promise_of(manifest_bytes(file), name.removesuffix(MANIFEST), libraries)
             for name, file in files.manifests
         )
-        return InspectedSource(shown(source), found, tuple(promises))
+        return InspectedSource(shown(source), libraries, tuple(promises))
 
 
 def document(sources: Sequence[InspectedSource]) -> dict[str, object]:
@@ -62,16 +62,16 @@ def document(sources: Sequence[InspectedSource]) -> dict[str, object]:
 
 
 def changes_document(
-    old: InspectedSource, new: InspectedSource, found: Comparison, packages: PackageDifference | None
+    old: InspectedSource, new: InspectedSource, comparison: Comparison, packages: PackageDifference | None
 ) -> dict[str, object]:
     """Return the JSON form of a comparison; its schema is ``docs/schemas/inspect-diff.schema.json``."""
     return {
         "format": CHANGES_FORMAT,
-        "sentence": changes_sentence(found),
+        "sentence": changes_sentence(comparison),
         "old": old.label,
         "new": new.label,
-        "capabilities": _changes(found.changes),
-        "libraries": [_pair(pair, found.gpus) for pair in found.pairs],
+        "capabilities": _changes(comparison.changes),
+        "libraries": [_pair(pair, comparison.gpus) for pair in comparison.pairs],
         "packages": diff.document(packages) if packages else None,
     }
 
@@ -98,7 +98,7 @@ def _pair(pair: Pair, gpus: Sequence[Gpu]) -> dict[str, object]:
         "old": _library_json(pair.old),
         "new": _library_json(pair.new),
         "capabilities": _changes(pair.changes(gpus)) if pair.has_code and not pair.unread else {},
-        "size": {"old": sum(one.size for one in old), "new": sum(one.size for one in new)},
+        "size": {"old": sum(library.size for library in old), "new": sum(library.size for library in new)},
         "bytes": sizes,
     }
 
@@ -134,7 +134,7 @@ def _source(source: InspectedSource) -> dict[str, object]:
     return {
         "source": source.label,
         "sentence": summary(source.libraries),
-        "capabilities": {str(device): found.document() for device, found in together(known).items()},
+        "capabilities": {str(device): verdict.document() for device, verdict in together(known).items()},
         "alternatives": [[item.name for item in group] for group in alternatives(known)],
         **({"promises": [_promise(promise) for promise in source.promises]} if source.promises else {}),
         "libraries": [_entry(item) for item in source.libraries],
@@ -150,13 +150,13 @@ def _promise(promise: Promise) -> dict[str, object]:
         "elsewhere": promise.elsewhere,
         "findings": [
             {
-                "code": one.code.name,
-                "path": one.path,
-                "message": one.message,
-                "wanted": one.wanted,
-                "got": one.got,
+                "code": finding.code.name,
+                "path": finding.path,
+                "message": finding.message,
+                "wanted": finding.wanted,
+                "got": finding.got,
             }
-            for one in promise.findings
+            for finding in promise.findings
         ],
     }
 
@@ -195,8 +195,8 @@ def _deep(path: str, deep: DeepReading) -> dict[str, object]:
         ],
         "idle": deep.idle,
         "findings": [
-            {"code": one.code.name, "severity": one.severity.value, "message": one.message}
-            for one in check_payloads(path, deep)
+            {"code": payload.code.name, "severity": payload.severity.value, "message": payload.message}
+            for payload in check_payloads(path, deep)
         ],
     }
 
@@ -225,10 +225,10 @@ def _images(coverage: LibraryCoverage) -> dict[str, object]:
 
 
 def _capabilities(item: Inspected, coverage: LibraryCoverage) -> dict[str, object]:
-    found = verdicts(item)
+    by_device = verdicts(item)
     return {
         str(device): {
-            **found[device].document(),
+            **by_device[device].document(),
             "native": coverage.tally[device].native,
             "jit": coverage.tally[device].jit,
             "none": coverage.tally[device].none,

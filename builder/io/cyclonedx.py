@@ -34,9 +34,9 @@ def render_bom(bom: Bom) -> bytes:
         bom_ref=bom.name,
         supplier=OrganizationalEntity(name=bom.supplier),
     )
-    components = [_component(one) for one in bom.components]
+    components = [_component(component) for component in bom.components]
     document = Document(
-        serial_number=bom.serial, components=[*components, *(_file(one) for one in bom.files)]
+        serial_number=bom.serial, components=[*components, *(_file(file) for file in bom.files)]
     )
     document.metadata.component = package
     document.metadata.timestamp = None  # type: ignore[assignment] # CycloneDX requires none
@@ -74,36 +74,36 @@ def _schema() -> Draft7Validator:
     return Draft7Validator(bom[1], registry=Registry(others), validate_formats=True)
 
 
-def _component(one: BomComponent) -> Component:
+def _component(part: BomComponent) -> Component:
     return Component(
-        name=one.name,
-        version=one.version,
+        name=part.name,
+        version=part.version,
         type=ComponentType.LIBRARY,
-        bom_ref=one.purl,
-        purl=PackageURL.from_string(one.purl),
-        supplier=OrganizationalEntity(name=one.supplier),
-        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=one.sha256)] if one.sha256 else [],
-        licenses=[_licence(licence) for licence in one.licences],
-        components=[*(_file(file) for file in one.files), *map(_component, one.linked)],
+        bom_ref=part.purl,
+        purl=PackageURL.from_string(part.purl),
+        supplier=OrganizationalEntity(name=part.supplier),
+        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=part.sha256)] if part.sha256 else [],
+        licenses=[_licence(licence) for licence in part.licences],
+        components=[*(_file(file) for file in part.files), *map(_component, part.linked)],
     )
 
 
-def _file(one: BomFile) -> Component:
-    marks = {SIZE: str(one.size)}
-    marks |= {MODIFIED: "true"} if one.modified else {}
-    marks |= {} if one.packed else {PACKED: "false"}
+def _file(bom_file: BomFile) -> Component:
+    marks = {SIZE: str(bom_file.size)}
+    marks |= {MODIFIED: "true"} if bom_file.modified else {}
+    marks |= {} if bom_file.packed else {PACKED: "false"}
     return Component(
-        name=one.path,
+        name=bom_file.path,
         type=ComponentType.FILE,
-        bom_ref=f"file:{one.path}",
-        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=one.sha256)],
-        licenses=[_licence(one.licence)],
+        bom_ref=f"file:{bom_file.path}",
+        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=bom_file.sha256)],
+        licenses=[_licence(bom_file.licence)],
         properties=[Property(name=name, value=value) for name, value in marks.items()],
     )
 
 
-def _licence(one: BomLicence) -> DisjunctiveLicense:
-    text = [Property(name=TEXT, value=one.text)]
-    if one.spdx:
-        return DisjunctiveLicense(id=one.name, properties=text)
-    return DisjunctiveLicense(name=one.name, properties=text)
+def _licence(licence: BomLicence) -> DisjunctiveLicense:
+    text = [Property(name=TEXT, value=licence.text)]
+    if licence.spdx:
+        return DisjunctiveLicense(id=licence.name, properties=text)
+    return DisjunctiveLicense(name=licence.name, properties=text)

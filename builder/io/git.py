@@ -122,5 +122,5 @@ def origin_of(root: Path, runner: ProcessRunner) -> str | None:
         )
     except ToolMissingError:
         return None
-    found = _REPOSITORY.fullmatch(done.stdout.strip())
-    return found["name"] if found and not done.code else None
+    match = _REPOSITORY.fullmatch(done.stdout.strip())
+    return match["name"] if match and not done.code else None

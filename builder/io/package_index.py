@@ -62,15 +62,15 @@ class PackageIndex:
         when the index has HTML only, or lists no sizes.
         """
         url = self._project_url(requirement.partition("==")[0])
-        found = dict(_wheels(self._page(url), requirement))
-        if not found:
+        wheels = dict(_wheels(self._page(url), requirement))
+        if not wheels:
             self.require_version(Input.wheel(requirement))
             raise TransferError(
                 f"{redacted(url)} lists no wheel of {requirement} for Linux on x86-64 with its size "
                 "and sha256.",
                 advice="Set PIP_INDEX_URL to an index that does: PyPI, or a mirror of it with PEP 700.",
             )
-        return found
+        return wheels
 
     def download(self, item: Input, pin: Pin | None, folder: Path) -> Path:
         """Download a wheel with pip (``io.store.Source``).
@@ -151,14 +151,13 @@ def _missing(wheel: Input, url: str, wanted: Version, there: Iterable[Version]) 
 
 
 def _versions(page: _Page, platform: str) -> set[Version]:
-    """Return the versions of a project's page with a wheel that pip takes for a platform."""
-    tags, found = accepted_tags(platform), set()
+    tags, in_index = accepted_tags(platform), set()
     for file in page.files:
         with suppress(InvalidWheelFilename):
             _, version, _, own = parse_wheel_filename(file.filename)
             if own & tags:
-                found.add(version)
-    return found
+                in_index.add(version)
+    return in_index
 
 
 def _wheels(page: _Page, requirement: str) -> Iterator[tuple[Input, Pin]]:

@@ -91,11 +91,11 @@ class ProcessRunner:
             raise KeyboardInterrupt
 
     def _resolve(self, program: str, env: Mapping[str, str]) -> str:
-        found = shutil.which(program, path=env.get("PATH"))
-        if found is None:
+        path = shutil.which(program, path=env.get("PATH"))
+        if path is None:
             hint = self._hints.get(program, f"Install {program} or put it on PATH.")
             raise ToolMissingError(f"{program} is not on PATH. {hint}")
-        return found
+        return path
 
     def _stream(
         self, command: Sequence[str], cwd: Path | None, env: Mapping[str, str], on_line: Callable[[str], None]

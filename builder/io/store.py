@@ -328,13 +328,13 @@ def _archive_of(mirror: UrlMirror, item: Input, folder: Path) -> _Archive:
     mirror.download(f"{REDIST}/{file.name}", file)
     try:
         parts = _Components.model_validate_json(file.read_bytes()).model_extra or {}
-        found = parts.get(component)
-        if not isinstance(found, dict) or "linux-x86_64" not in found:
+        archive = parts.get(component)
+        if not isinstance(archive, dict) or "linux-x86_64" not in archive:
             raise TransferError(
                 f"{item.key}: {file.name} has no archive of it for linux-x86_64",
                 advice="Correct toolkit.components in variants.yaml.",
             )
-        return _Archive.model_validate(found["linux-x86_64"])
+        return _Archive.model_validate(archive["linux-x86_64"])
     except ValidationError as error:
         raise ParseError(
             f"{REDIST}/{file.name} is no list of archives: {error.errors()[0]['msg']}"

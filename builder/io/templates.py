@@ -17,7 +17,7 @@ def template_environment(loader: BaseLoader, *, html: bool = False) -> Environme
     Templates know the filters ``elided``, ``lines`` and ``printable``.
     Callers share the environment, so what differs between two renderings is a variable of ``render``.
     """
-    found = Environment(
+    environment = Environment(
         loader=loader,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -25,8 +25,8 @@ def template_environment(loader: BaseLoader, *, html: bool = False) -> Environme
         keep_trailing_newline=not html,
         autoescape=html,  # noqa: S701 - Dockerfiles and Markdown are not HTML
     )
-    found.filters |= {"elided": _elided, "lines": _sentence_lines, "printable": printable}
-    return found
+    environment.filters |= {"elided": _elided, "lines": _sentence_lines, "printable": printable}
+    return environment
 
 
 def _elided(name: str, most: int) -> str:

@@ -173,13 +173,13 @@ def recorded(archive: ZipFile, info: str) -> Mapping[str, Digest]:
 
 def record_text(tree: Path) -> str:
     """Return the text of ``RECORD`` in an unpacked wheel. Raises ``IntegrityError`` unless there is one."""
-    found = list(tree.glob("*.dist-info/RECORD"))
-    if len(found) != 1:
+    records = list(tree.glob("*.dist-info/RECORD"))
+    if len(records) != 1:
         raise IntegrityError(
-            f"{tree} has {len(found)} RECORD files, and a wheel has one",
+            f"{tree} has {len(records)} RECORD files, and a wheel has one",
             advice="Delete it to unpack it again.",
         )
-    return found[0].read_text(encoding="utf-8")
+    return records[0].read_text(encoding="utf-8")
 
 
 @contextmanager
@@ -299,8 +299,8 @@ class Patchelf:
             file.flush()
             more = [word for name in needed for word in ("--add-needed", name)]
             self._runner.run([self._program, *more, "--set-rpath", runpath, str(part)])
-            found = self._runner.run([self._program, "--print-rpath", str(part)]).stdout.strip()
-            if found != runpath:
+            printed = self._runner.run([self._program, "--print-rpath", str(part)]).stdout.strip()
+            if printed != runpath:
                 raise CommandError(
-                    f"patchelf left RUNPATH {found!r} in a copy of {library}, not {runpath!r}."
+                    f"patchelf left RUNPATH {printed!r} in a copy of {library}, not {runpath!r}."
                 )

@@ -108,11 +108,11 @@ def locate(
         None: artifact,
         **{wheel: tree(wheel) for wheel in sorted(wheels)},
     }
-    found = [_find(file, roots[file.source]) for file in files]
-    problems = [one for one in found if isinstance(one, str)]
+    located = [_find(file, roots[file.source]) for file in files]
+    problems = [item for item in located if isinstance(item, str)]
     if problems:
         raise IntegrityError(problems[0], details=problems[1:])
-    return tuple(one for one in found if isinstance(one, Member))
+    return tuple(item for item in located if isinstance(item, Member))
 
 
 def _find(file: RequiredFile, root: Path | None) -> Member | str:
@@ -130,14 +130,14 @@ def _find(file: RequiredFile, root: Path | None) -> Member | str:
     return f"{file.path} is missing: {file.needed_by}. {looked}"
 
 
-def _member(file: RequiredFile, root: Path, found: Path) -> Member:
+def _member(file: RequiredFile, root: Path, path: Path) -> Member:
     return Member(
         path=file.path,
-        file=found,
+        file=path,
         source=file.source.key if file.source else BUILT,
         licence=file.licence,
         vendor=file.vendor,
-        member=found.relative_to(root.resolve()).as_posix() if file.source else None,
+        member=path.relative_to(root.resolve()).as_posix() if file.source else None,
     )
 
 
@@ -277,8 +277,8 @@ def _archive(file: str, content: Content, checked: CheckedContent, ports: Bundle
 
     def accept(package: LocalFile) -> None:
         if package.size > limit.budget:
-            found = [str(_too_large(package, checked)), *_sizes(content)]
-            raise CheckFailedError(f"{package.path.name} is not kept: 1 error", found)
+            lines = [str(_too_large(package, checked)), *_sizes(content)]
+            raise CheckFailedError(f"{package.path.name} is not kept: 1 error", lines)
 
     try:
         written = ports.writer.write(ports.dist / file, content, limit.preset, accept)
@@ -291,7 +291,6 @@ def _archive(file: str, content: Content, checked: CheckedContent, ports: Bundle
 
 
 def _changed_file(error: ChangedFileError) -> Iterator[Finding]:
-    """Yield the finding for a wheel's file that changed after it was unpacked."""
     member = error.member
     if member.source != BUILT and not member.modified:
         yield Finding(

@@ -74,25 +74,25 @@ def card_request(cards: Sequence[str], driver: str | None, grid: str | None) -> 
     whole = ALL in cards
     if grid is not None and not whole:
         raise ValidationError(f"--grid {grid} is a page of all cards", advice="Ask for them: --card all.")
-    found = CAPABILITIES if whole else _capabilities(",".join(cards))
+    wanted = CAPABILITIES if whole else _capabilities(",".join(cards))
     try:
         parse_driver(driver or DRIVER)
     except ValueError as error:
         raise ValidationError(f"--driver: {error}.") from error
-    return CardRequest(capabilities=found, driver=driver or DRIVER, whole=whole)
+    return CardRequest(capabilities=wanted, driver=driver or DRIVER, whole=whole)
 
 
 def _capabilities(text: str) -> tuple[Capability, ...]:
     known = ", ".join(map(str, CAPABILITIES))
     try:
-        found = tuple(dict.fromkeys(capabilities(text)))
+        wanted = tuple(dict.fromkeys(capabilities(text)))
     except ValueError as error:
         raise ValidationError(f"--card: {error}, nor {ALL}. There are {known}.") from error
-    if unknown := [one for one in found if one not in CAPABILITIES]:
+    if unknown := [capability for capability in wanted if capability not in CAPABILITIES]:
         raise ValidationError(
             f"--card {unknown[0]}: no NVIDIA GPU has this compute capability. There are {known}."
         )
-    return found
+    return wanted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +140,7 @@ class CardBench:
     ) -> tuple[Finding, ...]:
         """Open the models on each card and return the findings of ``contents.card_grid.disagreements``."""
         count = len(self.cards.capabilities)
-        possible = [one for one in self.cards.capabilities if not self._error(one)]
+        possible = [capability for capability in self.cards.capabilities if not self._error(capability)]
         with self.wiring.reporter.step(
             f"open {len(self.trials)} models on {count} virtual card{'s' * (count > 1)}"
         ):
@@ -227,6 +227,5 @@ def _device(capability: Capability, driver: str) -> Device:
 
 
 def _index(manifest: Manifest) -> Index:
-    """Return an index with this package alone."""
     archive = StoredFile(f"{manifest.name}.tar.zst", 1, "0" * 64)
     return build_index("local", [(manifest, archive)], ())

@@ -38,32 +38,32 @@ def _difference(theirs: Path, ours: Path) -> str:
     if 0 in sizes:
         return f"{sizes[0]:,} bytes there, {sizes[1]:,} here"
     with theirs.open("rb") as a, ours.open("rb") as b:
-        one, two = (mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) for file in (a, b))
-        with one, two:
+        first, second = (mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) for file in (a, b))
+        with first, second:
             size = (
                 f"{sizes[0]:,} bytes"
                 if sizes[0] == sizes[1]
                 else f"{sizes[0]:,} bytes there, {sizes[1]:,} here"
             )
-            return f"{size}, the first other byte at {_first(one, two):,}; {_code(one, two)}"
+            return f"{size}, the first other byte at {_first(first, second):,}; {_code(first, second)}"
 
 
-def _first(one: mmap.mmap, two: mmap.mmap) -> int:
+def _first(first: mmap.mmap, second: mmap.mmap) -> int:
     """Return the offset of the first byte that differs, or the shorter file's size if it begins the other."""
-    shorter, step = min(len(one), len(two)), 1 << 16
+    shorter, step = min(len(first), len(second)), 1 << 16
     for start in range(0, shorter, step):
-        a, b = one[start : start + step], two[start : start + step]
+        a, b = first[start : start + step], second[start : start + step]
         if a != b:
             return start + next((at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), len(a))
     return shorter
 
 
-def _code(one: mmap.mmap, two: mmap.mmap) -> str:
+def _code(first: mmap.mmap, second: mmap.mmap) -> str:
     """Return how the device code differs, as text."""
-    if not any(kind_of(file[:HEAD]) for file in (one, two)):
+    if not any(kind_of(file[:HEAD]) for file in (first, second)):
         return "no device code"
     try:
-        there, here = _containers(one), _containers(two)
+        there, here = _containers(first), _containers(second)
     except FormatError as error:
         return f"its device code cannot be read: {error}"
     if not there and not here:
@@ -79,11 +79,11 @@ def _code(one: mmap.mmap, two: mmap.mmap) -> str:
 
 def _containers(file: mmap.mmap) -> list[str]:
     """Return the sha256 of each container's images, in the order of the file."""
-    found = []
+    digests = []
     for container in read_containers(file):
         digest = hashlib.sha256()
         for image in container.images:
             header = int.from_bytes(file[image.offset + 4 : image.offset + 8], "little")
             digest.update(file[image.offset : image.offset + header + image.size])
-        found.append(digest.hexdigest())
-    return found
+        digests.append(digest.hexdigest())
+    return digests

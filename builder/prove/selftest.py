@@ -231,14 +231,14 @@ def judge(
     if len(replies) != len(references):
         what = "the smoke program gave not one answer a model"
         return (Finding(Code.B010, package, what, wanted=str(len(references)), got=str(len(replies))),)
-    found: list[Finding] = []
-    for one, (model, reference) in zip(replies, references.items(), strict=False):
-        if (version := one.get("version")) != ort_version:
-            found.append(Finding(Code.B011, package, "wrong ORT version", ort_version, str(version)))
+    findings: list[Finding] = []
+    for reply, (model, reference) in zip(replies, references.items(), strict=False):
+        if (version := reply.get("version")) != ort_version:
+            findings.append(Finding(Code.B011, package, "wrong ORT version", ort_version, str(version)))
         if cuda:
-            found += _judge_cuda(one, package, waits=waits)
-        found += _judge_numbers(one.get("outputs"), reference, package, model)
-    return tuple(dict.fromkeys(found))
+            findings += _judge_cuda(reply, package, waits=waits)
+        findings += _judge_numbers(reply.get("outputs"), reference, package, model)
+    return tuple(dict.fromkeys(findings))
 
 
 def _answer(line: str) -> Mapping[str, object]:

@@ -120,9 +120,9 @@ class Verifier:
         files = {entry.path: wheels[entry.source] / str(entry.member) for entry in manifest.absent}
         members = installed_members(replace(manifest, files=manifest.absent), files)
         there = [member for member in members if member.file.is_file()]  # findings name missing files
-        found = list(check_completed(manifest, digests_of(there)))
+        findings = list(check_completed(manifest, digests_of(there)))
         records = {source: record_text(tree) for source, tree in wheels.items()}
-        require_no_errors([*found, *check_recorded(manifest, records)], what)
+        require_no_errors([*findings, *check_recorded(manifest, records)], what)
         return files
 
     def _run_models(self, package: Path, manifest: Manifest, files: Mapping[str, Path], what: str) -> None:
@@ -244,7 +244,7 @@ def check_package(
         file, members, digests = folder / MANIFEST, members_in(folder), dict[str, Digest]()
         manifest = loads(file.read_bytes(), path.name) if file.is_file() else None
         if manifest is not None:
-            regular = [one for one in members if one.file.is_file() and not one.file.is_symlink()]
+            regular = [member for member in members if member.file.is_file() and not member.file.is_symlink()]
             digests.update(digests_of(regular))
             members = _identified(members, manifest, digests)
             variants = variants or [promised(manifest)]
@@ -254,7 +254,7 @@ def check_package(
                 advice="Name one, for example --variant legacy.",
             )
         inspector = None
-        if any(one.provider == CUDA for one in variants):
+        if any(chosen.provider == CUDA for chosen in variants):
             inspector = tools_of().inspector()
         for variant in variants:
             report = check(members, variant, wiring.project.check, inspector, wiring.reporter)
@@ -273,12 +273,12 @@ def _identified(
     Those whose bytes the manifest names get their source, licence and modification from it.
     """
     entries = {(entry.path, entry.sha256): entry for entry in manifest.files}
-    found = (member.of_bytes(digests.get(member.path, member.digest)) for member in members)
+    identified = (member.of_bytes(digests.get(member.path, member.digest)) for member in members)
     return tuple(
         replace(member, source=entry.source, licence=entry.licence, modified=entry.modified)
         if (entry := entries.get((member.path, member.sha256)))
         else member
-        for member in found
+        for member in identified
     )
 
 

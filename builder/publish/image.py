@@ -157,15 +157,15 @@ def _ends(manifest: Manifest, *, service: bool) -> str:
 
 def commit_of(host_library: bytes) -> str:
     """Return the commit that ONNX Runtime's host library names as its own; empty if it names none."""
-    found = _COMMIT.search(host_library)
-    return found[1].decode() if found else ""
+    match = _COMMIT.search(host_library)
+    return match[1].decode() if match else ""
 
 
 def labels(manifest: Manifest, commit: str, source: str) -> Mapping[str, str]:
     """Return the labels of an image; ``commit`` is ONNX Runtime's, ``source`` the URL of this project."""
     cuda = manifest.provider == CUDA
     title = "org.opencontainers.image"
-    found = {
+    by_name = {
         f"{title}.title": f"ortpacks {manifest.variant}",
         f"{title}.description": f"ONNX Runtime {manifest.onnxruntime.version}, package {manifest.name}",
         f"{title}.version": manifest.onnxruntime.version,
@@ -181,7 +181,7 @@ def labels(manifest: Manifest, commit: str, source: str) -> Mapping[str, str]:
         "io.ortpacks.toolkit": manifest.toolkit if cuda else "",
         "io.ortpacks.driver": manifest.driver.floor if manifest.driver else "",
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in by_name.items() if value}
 
 
 def dockerfile(
@@ -208,19 +208,19 @@ def layers(
     Layers without files are left out.
     """
     libraries = (one for one in manifest.files if one.path.startswith(LIB))
-    theirs = {one.path: _layer(one) for one in libraries if one.vendor == NVIDIA}
+    theirs = {library.path: _layer(library) for library in libraries if library.vendor == NVIDIA}
     names = sorted(set(theirs.values()), key=lambda name: (name.startswith(_LAST), name))
-    found: dict[str, dict[str, Path]] = {name: {} for name in (*names, MODELS_LAYER, "python", "package")}
+    by_layer: dict[str, dict[str, Path]] = {name: {} for name in (*names, MODELS_LAYER, "python", "package")}
     for path, file in _files(package):
-        found[theirs.get(path, "package")][f"{HOME}/{path}"] = file
+        by_layer[theirs.get(path, "package")][f"{HOME}/{path}"] = file
     for path, file in _files(models) if models else ():
         if manifest.provider == CUDA or not any(fnmatch(path, pattern) for pattern in _FOR_GPUS):
-            found[MODELS_LAYER][f"{_MODELS}/{path}"] = file
+            by_layer[MODELS_LAYER][f"{_MODELS}/{path}"] = file
     for tree in wheels:
         for path, file in _files(tree):
             if not any(fnmatch(path, pattern) for pattern in _LEFT_OUT):
-                found["python"][f"{_PYTHON}/{path}"] = file
-    return {name: files for name, files in found.items() if files}
+                by_layer["python"][f"{_PYTHON}/{path}"] = file
+    return {name: files for name, files in by_layer.items() if files}
 
 
 def _layer(entry: FileEntry) -> str:

@@ -22,10 +22,10 @@ from builder.publish.assets import require_tag
 
 def archives_in(directory: Path) -> list[Path]:
     """Return the packages in a folder, sorted. Raises ``NothingToDoError`` if there is none."""
-    found = sorted(path for end in ARCHIVE_SUFFIXES for path in directory.glob(f"*{end}"))
-    if not found:
+    archives = sorted(path for end in ARCHIVE_SUFFIXES for path in directory.glob(f"*{end}"))
+    if not archives:
         raise NothingToDoError(f"{directory} holds no package", advice="`./run build --all` makes them.")
-    return found
+    return archives
 
 
 def stored(file: LocalFile) -> StoredFile:
@@ -37,8 +37,8 @@ def files_there(directory: Path) -> list[LocalFile]:
     """Return the files of a release in ``directory``: ``SHA256SUMS``, those in it, and the signature's."""
     names = {*read_checksums(directory), CHECKSUMS, TARGETS}
     names |= {path.name for path in directory.glob(root_name("*"))}
-    found = sorted(directory / name for name in names)
-    return [LocalFile.of(path) for path in found if path.is_file()]
+    paths = sorted(directory / name for name in names)
+    return [LocalFile.of(path) for path in paths if path.is_file()]
 
 
 def release_tag(directory: Path, project: Project, tag: str | None = None) -> str:
@@ -53,18 +53,22 @@ def release_tag(directory: Path, project: Project, tag: str | None = None) -> st
 
 def readable(packages: Iterable[Path]) -> list[Manifest]:
     """Return the manifests of the packages that can be read."""
-    found = []
+    manifests = []
     for package in packages:
         with suppress(BuilderError):
-            found.append(manifest_of(package))
-    return found
+            manifests.append(manifest_of(package))
+    return manifests
 
 
 def versions_of(manifests: Iterable[Manifest]) -> set[str]:
     """Return the ORT versions of a release's packages for its oldest CUDA, or of all if none is for CUDA."""
-    found = list(manifests)
-    oldest = min((version_of(manifest.cuda)[0] for manifest in found if manifest.cuda), default=None)
-    of_it = (one for one in found if oldest is None or (one.cuda and version_of(one.cuda)[0] == oldest))
+    known = list(manifests)
+    oldest = min((version_of(manifest.cuda)[0] for manifest in known if manifest.cuda), default=None)
+    of_it = (
+        candidate
+        for candidate in known
+        if oldest is None or (candidate.cuda and version_of(candidate.cuda)[0] == oldest)
+    )
     return {manifest.onnxruntime.version for manifest in of_it}
 
 

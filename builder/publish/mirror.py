@@ -101,15 +101,15 @@ def entry(tag: str, published: str, sha256: str) -> MirrorRelease:
     return MirrorRelease(tag, published, f"{tag}/{INDEX}", sha256)
 
 
-def merged(known: Mirror, found: Sequence[MirrorRelease], folders: Collection[str]) -> Mirror:
+def merged(known: Mirror, releases: Sequence[MirrorRelease], folders: Collection[str]) -> Mirror:
     """Return the new list: releases that were never listed before, in the order given, then the known ones.
 
     A known release keeps its position and time while its folder exists, even if its index cannot be read. Its
     hash is that of ``found``.
     """
-    now = {release.tag: release for release in found}
+    now = {release.tag: release for release in releases}
     old = {release.tag for release in known.releases}
-    newer = [release for release in found if release.tag not in old]
+    newer = [release for release in releases if release.tag not in old]
     kept = [
         replace(release, sha256=now.get(release.tag, release).sha256)
         for release in known.releases
@@ -322,7 +322,7 @@ class MirrorFolder:
         The draft gets hard links to the release's files that it lacks, where the file system has such links.
         What an interrupted replacement has copied stays in it.
         """
-        if release.tag not in {one.tag for one in self.listing().releases}:
+        if release.tag not in {listed.tag for listed in self.listing().releases}:
             raise _not_ours(self.root / release.tag, "a release")
         draft = self.draft(release.tag)
         with disk_errors(draft):
@@ -387,11 +387,11 @@ class MirrorFolder:
         """
         inside = self.root.iterdir() if self.root.is_dir() else ()
         folders = [path for path in inside if path.is_dir() and not path.is_symlink()]
-        found = sorted(
+        dated = sorted(
             (item for path in folders for item in _release_in_folder(path)), key=lambda item: item[0]
         )
         return merged(
-            self._read_listing(), [item for _, item in reversed(found)], {path.name for path in folders}
+            self._read_listing(), [item for _, item in reversed(dated)], {path.name for path in folders}
         )
 
     def _read_listing(self) -> Mirror:

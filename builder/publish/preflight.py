@@ -140,9 +140,11 @@ def check_index(index: Index, files: Sequence[LocalFile]) -> list[Finding]:
     there = {(file.name, file.size, file.sha256) for file in files}
     advice = f"{INDEX} would name it, and an installer would not find these bytes. Bundle it again."
     return [
-        Finding(Code.R013, one.file, advice, f"{one.size} bytes, sha256 {one.sha256}", "no such file")
-        for one in index.packages
-        if (one.file, one.size, one.sha256) not in there
+        Finding(
+            Code.R013, package.file, advice, f"{package.size} bytes, sha256 {package.sha256}", "no such file"
+        )
+        for package in index.packages
+        if (package.file, package.size, package.sha256) not in there
     ]
 
 
@@ -214,17 +216,19 @@ def _check_versions(candidates: Sequence[Candidate]) -> Iterator[Finding]:
     are official builds, and DirectML's has versions of its own.
     """
     manifests = [item.manifest for item in candidates]
-    for number in sorted({version_of(one.cuda)[0] for one in manifests if one.cuda}):
-        alike = [one for one in manifests if one.cuda and version_of(one.cuda)[0] == number]
-        for what, found in (
-            ("ONNX Runtime", {one.onnxruntime.version for one in alike}),
-            ("CUDA", {one.cuda for one in alike if one.cuda}),
-            ("cuDNN", {one.cudnn for one in alike if one.cudnn}),
+    for number in sorted({version_of(manifest.cuda)[0] for manifest in manifests if manifest.cuda}):
+        alike = [
+            candidate for candidate in manifests if candidate.cuda and version_of(candidate.cuda)[0] == number
+        ]
+        for what, in_index in (
+            ("ONNX Runtime", {candidate.onnxruntime.version for candidate in alike}),
+            ("CUDA", {candidate.cuda for candidate in alike if candidate.cuda}),
+            ("cuDNN", {candidate.cudnn for candidate in alike if candidate.cudnn}),
         ):
-            if len(found) > 1:
+            if len(in_index) > 1:
                 advice = "Build all variants of one version, or pass --allow-mixed."
                 wanted = f"one {what} version for CUDA {number}"
-                yield Finding(Code.R010, "the release", advice, wanted, ", ".join(sorted(found)))
+                yield Finding(Code.R010, "the release", advice, wanted, ", ".join(sorted(in_index)))
 
 
 def _check_twins(candidates: Sequence[Candidate]) -> Iterator[Finding]:

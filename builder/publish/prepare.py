@@ -214,9 +214,10 @@ def write_pages(directory: Path, candidates: Sequence[Candidate], ports: Publish
 
     Raises ``IntegrityError`` for a package without SBOM, NOTICE or one of its licences.
     """
-    texts = {one.file.name: _texts(one) for one in candidates}
+    texts = {candidate.file.name: _texts(candidate) for candidate in candidates}
     sboms = {
-        directory / f"{one.manifest.name}{SBOM_SUFFIX}": texts[one.file.name][SBOM] for one in candidates
+        directory / f"{package.manifest.name}{SBOM_SUFFIX}": texts[package.file.name][SBOM]
+        for package in candidates
     }
     page = licences_page(candidates, texts, ports.loader)
     pages = {**sboms, directory / LICENCES_PAGE: page.encode()}
@@ -229,23 +230,23 @@ def write_pages(directory: Path, candidates: Sequence[Candidate], ports: Publish
     return sorted(pages)
 
 
-def _texts(one: Candidate) -> Mapping[str, bytes]:
+def _texts(candidate: Candidate) -> Mapping[str, bytes]:
     """Return the package's SBOM, NOTICE and licence texts, by their paths in the package."""
-    wanted = {SBOM, NOTICE, *(entry.licence for entry in one.manifest.files)}
-    found = texts_of(one.file.path, wanted)
-    missing = ", ".join(sorted(wanted - found.keys()))
+    wanted = {SBOM, NOTICE, *(entry.licence for entry in candidate.manifest.files)}
+    texts = texts_of(candidate.file.path, wanted)
+    missing = ", ".join(sorted(wanted - texts.keys()))
     if missing:
         raise IntegrityError(
-            f"{one.file.name} lacks {missing}: no release without them", advice="Build it again."
+            f"{candidate.file.name} lacks {missing}: no release without them", advice="Build it again."
         )
-    return found
+    return texts
 
 
 def licences_page(
     candidates: Sequence[Candidate], texts: Mapping[str, Mapping[str, bytes]], loader: BaseLoader
 ) -> str:
     """Return the page with the licence of every library; ``texts`` are by package and path in it."""
-    packages = {one.manifest.name: _licence_rows(one.manifest) for one in candidates}
+    packages = {candidate.manifest.name: _licence_rows(candidate.manifest) for candidate in candidates}
     template = template_environment(loader, html=True).get_template("licences.html.j2")
     return template.render(packages=packages, texts=_distinct_texts(candidates, texts))
 
@@ -269,8 +270,8 @@ def _distinct_texts(
     """Return each distinct licence text with its path; a path with two texts is listed twice."""
     found = {
         (path, content.decode("utf-8", errors="replace")): None
-        for one in candidates
-        for path, content in sorted(texts[one.file.name].items())
+        for candidate in candidates
+        for path, content in sorted(texts[candidate.file.name].items())
         if path not in {SBOM, NOTICE}
     }
     return sorted(found)

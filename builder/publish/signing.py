@@ -148,7 +148,7 @@ def with_signatures(content: bytes, signers: Iterable[Signer]) -> bytes:
     """
     document = json.loads(content)
     message = canonical(document["signed"])
-    made = {one["keyid"]: one["sig"] for one in document["signatures"]}
+    made = {signature["keyid"]: signature["sig"] for signature in document["signatures"]}
     made |= {key_id(signer.public): signer.sign(message).hex() for signer in signers}
     return envelope(document["signed"], made)
 
@@ -220,16 +220,16 @@ def roots_in(folder: Path) -> list[bytes]:
 
     Raises ``IntegrityError`` if one is missing, without which later ones, or all signatures, would not count.
     """
-    found: list[bytes] = []
-    while (file := folder / root_name(len(found) + 1)).is_file():
-        found.append(file.read_bytes())
-    read = {root_name(number) for number in range(1, len(found) + 1)}
+    roots: list[bytes] = []
+    while (file := folder / root_name(len(roots) + 1)).is_file():
+        roots.append(file.read_bytes())
+    read = {root_name(number) for number in range(1, len(roots) + 1)}
     if later := sorted({path.name for path in folder.glob(root_name("[0-9]*"))} - read):
         raise IntegrityError(
             f"{folder} has {', '.join(later)} and no file {file.name}",
             advice=f"`git restore {folder.name}` brings it back: clients follow the roots one by one.",
         )
-    return found
+    return roots
 
 
 _AGENT = "SSH_AUTH_SOCK"
@@ -281,10 +281,10 @@ def signers(files: Iterable[Path], env: Mapping[str, str]) -> list[Signer]:
     A public key's signer uses the SSH agent. Raises ``ConfigError`` for anything but an Ed25519 key,
     ``ToolMissingError`` for a public key without an agent.
     """
-    found = [_signer(_read(file), str(file), env) for file in files]
+    all_signers = [_signer(_read(file), str(file), env) for file in files]
     if text := env.get(SIGNING_KEY, "").strip():
-        found.append(key_signer(_private(text.encode(), f"${SIGNING_KEY}")))
-    return found
+        all_signers.append(key_signer(_private(text.encode(), f"${SIGNING_KEY}")))
+    return all_signers
 
 
 def public_key(file: Path) -> bytes:

@@ -117,8 +117,8 @@ def advice(failure: str) -> str:
     except ClientError:
         return ""
     wanted = (*_NO_DRIVER,) if "libcuda" in failure else ()
-    causes = (one for one in findings if one["severity"] == "error" or one["code"] in wanted)
-    return next((str(one["do"]) for one in causes if one["code"] not in _GENERAL), "")
+    causes = (finding for finding in findings if finding["severity"] == "error" or finding["code"] in wanted)
+    return next((str(cause["do"]) for cause in causes if cause["code"] not in _GENERAL), "")
 
 
 def _client() -> str:

@@ -83,7 +83,9 @@ def limit_of_package(name: str, cannot_run: Sequence[Mapping[str, Any]], needs: 
     missing = {str(entry["domain"]) or _ONNX: frozenset(entry["operators"]) for entry in cannot_run}
     if missing.get(_ONNX) == frozenset():
         return f"{without} any operator: nothing runs on the GPU. {_CURE}"
-    named = [_text(one) for one in needs.operators if _is_in(one, missing, needs)] if needs else []
+    named = (
+        [_text(operator) for operator in needs.operators if _is_in(operator, missing, needs)] if needs else []
+    )
     if needs and named:
         there = f"{_listed(named)} of {needs.name}"
         return f"{without} {there}: such nodes run on the CPU, if it has a kernel. {_CURE}"

@@ -403,7 +403,6 @@ def _open_file(
 
 
 def _open_for_its_inputs(file: Path) -> onnxruntime.InferenceSession:
-    """Return a session whose inputs are read and that never runs."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     return _Inner(str(file), options, providers=[ORT_NAMES[CPU]])
@@ -448,7 +447,6 @@ def _recorded(inner: onnxruntime.InferenceSession, recording: Recording | None) 
 
 
 def _placed(nodes: Mapping[str, int]) -> str:
-    """Return what a session that has run says of its nodes."""
     placed = (f"{count} nodes on {ort}" for ort, count in sorted(nodes.items(), reverse=True))
     return ", ".join(placed) or "has run, without a record of its nodes"
 

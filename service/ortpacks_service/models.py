@@ -134,5 +134,4 @@ def _has_model(folder: Path) -> bool:
 
 
 def _printable(text: str) -> str:
-    """Return a text that JSON can have. Bytes that are not UTF-8 in a file's name are escaped."""
     return text.encode("utf-8", "backslashreplace").decode()

@@ -50,7 +50,9 @@ def _parser(arguments: Sequence[str], env: Mapping[str, str]) -> argparse.Argume
         try:
             kind(given)
         except argparse.ArgumentTypeError as error:
-            if variable in env and not any(one.partition("=")[0] == f"--{name}" for one in arguments):
+            if variable in env and not any(
+                argument.partition("=")[0] == f"--{name}" for argument in arguments
+            ):
                 parser.error(f"{variable}: {error}")
         parser.add_argument(
             f"--{name}",

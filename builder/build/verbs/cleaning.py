@@ -81,8 +81,10 @@ def _held(wiring: Wiring, *, caches: bool) -> list[EngineResource]:
 def _own_bytes(path: Path) -> int:
     """Return the bytes that removing a path frees: those of files without another hard link."""
     files = path.rglob("*") if path.is_dir() and not path.is_symlink() else (path,)
-    found = (file.lstat() for file in files)
-    return sum(one.st_blocks * 512 for one in found if stat.S_ISREG(one.st_mode) and one.st_nlink == 1)
+    stats = (file.lstat() for file in files)
+    return sum(
+        status.st_blocks * 512 for status in stats if stat.S_ISREG(status.st_mode) and status.st_nlink == 1
+    )
 
 
 def _results(wiring: Wiring) -> list[Path]:
@@ -99,7 +101,7 @@ def _results(wiring: Wiring) -> list[Path]:
 def _workplaces(wiring: Wiring) -> Iterator[Path]:
     """Yield the folders of variants, also those that only images are made of, and of bases."""
     variants = wiring.project.packages.values()
-    folders = (one.folder for variant in variants for one in (variant, on_platform(variant, LINUX_ARM64)))
+    folders = (place.folder for variant in variants for place in (variant, on_platform(variant, LINUX_ARM64)))
     yield from (wiring.place(folder).root for folder in dict.fromkeys(folders))
     yield from (wiring.check_tools_place(base).root for base in wiring.project.bases)
 

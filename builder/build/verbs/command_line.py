@@ -77,14 +77,16 @@ def _ended_as_by_ctrl_c() -> Iterator[None]:
     By default Python would end at once, and BuildKit go on compiling for hours. A signal that is ignored,
     as SIGHUP is below ``nohup``, stays so.
     """
-    found = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is signal.SIG_DFL]
-    for one in found:
-        signal.signal(one, signal.default_int_handler)
+    ours = [
+        number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL
+    ]
+    for number in ours:
+        signal.signal(number, signal.default_int_handler)
     try:
         yield
     finally:
-        for one in found:
-            signal.signal(one, signal.SIG_DFL)
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
 
 
 class Verbs(Program):
@@ -176,9 +178,9 @@ class Verbs(Program):
     def _usage(self, error: ParseError) -> ValidationError:
         """Return the error for words that do not parse, with the nearest spelling and where help is."""
         verb = error.context.name if error.context is not None else None
-        found = _UNKNOWN.fullmatch(str(error))
-        if found:
-            return self._unknown(found["word"], verb)
+        unknown = _UNKNOWN.fullmatch(str(error))
+        if unknown:
+            return self._unknown(unknown["word"], verb)
         needs = _NO_VALUE.fullmatch(str(error))
         return ValidationError(
             f"--{needs['name']} needs a value" if needs else str(error), advice=_help_of(verb)

@@ -133,10 +133,10 @@ def parse_jobs(value: str) -> int:
 
 def parse_memory(value: str) -> int:
     """Return the bytes of ``20G`` or ``6000M``, in units of 1024. Raises ``ValidationError``."""
-    found = _MEMORY.fullmatch(value.strip())
-    if found is None or not float(found["size"]):
+    match = _MEMORY.fullmatch(value.strip())
+    if match is None or not float(match["size"]):
         raise ValidationError(f"--memory {value!r} is no size.", advice="Like 20G or 6000M.")
-    return int(float(found["size"]) * (1 << (30 if found["unit"] in "Gg" else 20)))
+    return int(float(match["size"]) * (1 << (30 if match["unit"] in "Gg" else 20)))
 
 
 def parse_architectures(flag: str, value: str) -> tuple[Arch, ...]:
@@ -255,16 +255,16 @@ class ChosenVariants:
         project, widen = self.wiring.project, self.plan_options.widen
         # Variants that cannot have one of the architectures are not even planned
         may_have = [
-            one.name
-            for one in project.variants.values()
-            if one.in_all and not one.is_official
-            if widen or one.widen or not {*map(str, one.sm)}.isdisjoint(architectures)
+            variant.name
+            for variant in project.variants.values()
+            if variant.in_all and not variant.is_official
+            if widen or variant.widen or not {*map(str, variant.sm)}.isdisjoint(architectures)
         ]
         names = dict.fromkeys((*self.names, *(may_have if self.every or not self.names else ())))
         if not names:
             raise _compiled_by_none(architectures, project)
         builds = replace(self, names=tuple(names), every=False).builds(caches, jobs=jobs, memory=memory)
-        found: list[tuple[VariantBuild, Sequence[str]]] = []
+        chosen: list[tuple[VariantBuild, Sequence[str]]] = []
         known: set[str] = set()
         official: NothingToDoError | None = None
         for name, build in builds.items():
@@ -279,15 +279,15 @@ class ChosenVariants:
                 official = error
                 self.wiring.reporter.say(str(error))
             else:
-                found += [(build, wanted)] if wanted else []
-        if unknown := [one for one in architectures if one not in known]:
+                chosen += [(build, wanted)] if wanted else []
+        if unknown := [architecture for architecture in architectures if architecture not in known]:
             raise _compiled_by_none(unknown, project)
-        if official and not found:
+        if official and not chosen:
             raise official
-        for build, _ in found:
+        for build, _ in chosen:
             build.require_engine()
-        require_memory([build for build, _ in found])
-        return found
+        require_memory([build for build, _ in chosen])
+        return chosen
 
     def builds(
         self,
@@ -315,7 +315,9 @@ class ChosenVariants:
             caches=caches or CompileCaches(),
         )
         single = len(variants) == 1
-        reporters = [wiring.reporter if single else wiring.console.prefixed(one.name) for one in variants]
+        reporters = [
+            wiring.reporter if single else wiring.console.prefixed(variant.name) for variant in variants
+        ]
         return {
             one.name: VariantBuild(wiring, one, options, reporter)
             for one, reporter in zip(variants, reporters, strict=True)
@@ -323,7 +325,7 @@ class ChosenVariants:
 
 
 def _compiled_by_none(architectures: Sequence[str], project: Project) -> ValidationError:
-    compiled = [one for one in project.variants.values() if not one.is_official]
+    compiled = [variant for variant in project.variants.values() if not variant.is_official]
     has = "; ".join(f"{one.name} has {', '.join(map(str, one.sm))}" for one in compiled)
     return ValidationError(
         f"--arch: no variant of --all is compiled for {', '.join(architectures)}",
@@ -341,7 +343,6 @@ def _chosen(
     context: str | None = None,
     **what: object,
 ) -> ChosenVariants:
-    """Return the values of shared flags."""
     options: Callable[..., PlanOptions] = plan_options
     return ChosenVariants(
         wiring=make_wiring(dist, offline=offline),

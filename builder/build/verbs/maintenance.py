@@ -118,15 +118,21 @@ def doctor(wiring: Wiring, *, as_json: bool) -> bool:
         "cache": lambda: _space(wiring.cache),
         "dist": lambda: _space(wiring.dist),
     }
-    found = []
+    prerequisites = []
     for name, probe in probes.items():
-        one = _probe(name, probe)
-        found.append(one)
+        prerequisite = _probe(name, probe)
+        prerequisites.append(prerequisite)
         if not as_json:
-            wiring.reporter.say(f"{'✓' if one.ok else '✗'} {one.name:<14} {one.message}")
+            wiring.reporter.say(
+                f"{'✓' if prerequisite.ok else '✗'} {prerequisite.name:<14} {prerequisite.message}"
+            )
     if as_json:
-        wiring.console.show(json.dumps({"format": 1, "checks": [asdict(one) for one in found]}, indent=2))
-    return all(one.ok for one in found)
+        wiring.console.show(
+            json.dumps(
+                {"format": 1, "checks": [asdict(prerequisite) for prerequisite in prerequisites]}, indent=2
+            )
+        )
+    return all(prerequisite.ok for prerequisite in prerequisites)
 
 
 @dataclass(frozen=True, kw_only=True)

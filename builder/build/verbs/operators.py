@@ -114,9 +114,12 @@ def _provider(wiring: Wiring, source: str) -> Iterator[_Provider]:
     Raises ``ValidationError`` for a source without all of them, and what ``Opener.files`` does.
     """
     label = shown(source)
-    with opener(wiring, wiring.reporter).files(source) as found, tempfile.TemporaryDirectory() as scratch:
+    with (
+        opener(wiring, wiring.reporter).files(source) as source_files,
+        tempfile.TemporaryDirectory() as scratch,
+    ):
         folder = Path(scratch)
-        for name, path in found.libraries:
+        for name, path in source_files.libraries:
             file = name.rpartition("/")[2]
             wanted = HOST if _HOST.match(file) else file
             if wanted in {HOST, PROVIDER, BRIDGE} and not (folder / wanted).exists():
@@ -128,12 +131,12 @@ def _provider(wiring: Wiring, source: str) -> Iterator[_Provider]:
                 cause="only ONNX Runtime with its CUDA provider can be asked",
                 advice="Name a package for CUDA, its folder, or the wheel onnxruntime-gpu.",
             )
-        manifests = (promise_of(manifest_bytes(path), "", ()).manifest for _, path in found.manifests)
+        manifests = (promise_of(manifest_bytes(path), "", ()).manifest for _, path in source_files.manifests)
         yield _Provider(
             label=label,
             folder=folder,
             ort_version=_version(folder / HOST, label),
-            manifest=next((one for one in manifests if one is not None), None),
+            manifest=next((manifest for manifest in manifests if manifest is not None), None),
         )
 
 

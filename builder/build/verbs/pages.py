@@ -136,14 +136,14 @@ def _variants(wiring: Wiring, _name: str) -> Iterator[str]:
     project = wiring.project
     yield "| package | SASS for | GPUs, or systems |"
     yield "|---|---|---|"
-    for one in project.variants.values():
-        sm = " ".join(map(str, one.sm))
-        wider = "; 10.3 and 12.1 too" if one.widen else ""
-        where = f", {one.platform}" if one.platform != LINUX else ""
-        toolkit = f", CUDA {one.toolkit}" if one.toolkit else ""
-        yield f"| `{one.name}` | sm_{sm}{wider} | {', '.join(one.generations)}{where}{toolkit} |"
-    for one in project.providers.values():
-        yield f"| `{one.name}` | none | {one.platform} |"
+    for variant in project.variants.values():
+        sm = " ".join(map(str, variant.sm))
+        wider = "; 10.3 and 12.1 too" if variant.widen else ""
+        where = f", {variant.platform}" if variant.platform != LINUX else ""
+        toolkit = f", CUDA {variant.toolkit}" if variant.toolkit else ""
+        yield f"| `{variant.name}` | sm_{sm}{wider} | {', '.join(variant.generations)}{where}{toolkit} |"
+    for provider in project.providers.values():
+        yield f"| `{provider.name}` | none | {provider.platform} |"
     named = [f"`{name}`" for name, one in project.packages.items() if not one.in_all]
     yield ""
     yield f"`--all` makes {len(project.packages) - len(named)} of these, without {listed(named)}."
@@ -171,22 +171,26 @@ def _doctors_codes(_wiring: Wiring, _name: str) -> Iterator[str]:
     """Yield a row for each code of ``doctor``; values that a finding fills in are dots."""
     yield "| code | severity | seen | it means | do |"
     yield "|---|---|---|---|---|"
-    for code, one in catalogue().items():
-        texts = (re.sub(r"\{\w+\}", "…", text).replace("|", r"\|") for text in (one.seen, one.means, one.do))
-        yield f"| {code} | {one.severity.value} | {' | '.join(texts)} |"
+    for code, entry in catalogue().items():
+        texts = (
+            re.sub(r"\{\w+\}", "…", text).replace("|", r"\|") for text in (entry.seen, entry.means, entry.do)
+        )
+        yield f"| {code} | {entry.severity.value} | {' | '.join(texts)} |"
 
 
 def _record(wiring: Wiring, name: str, version: str) -> WheelRecord:
     """Return the atlas's record of a wheel for Linux on x86-64. Raises ``ConfigError`` if there is none."""
     files = sorted((wiring.root / RECORDS).glob(f"{name.replace('-', '_')}-{version}-*.json"))
-    found = [
-        one for one in (loads(file.read_bytes(), file.name) for file in files) if one.platform == _PLATFORM
+    records = [
+        record
+        for record in (loads(file.read_bytes(), file.name) for file in files)
+        if record.platform == _PLATFORM
     ]
-    if not found:
+    if not records:
         raise ConfigError(
             f"{RECORDS} has no record of {name} {version}", advice=f"./run atlas --add {name}=={version}"
         )
-    return found[0]
+    return records[0]
 
 
 def _official(wiring: Wiring) -> WheelRecord:
@@ -222,13 +226,12 @@ def _machines(wiring: Wiring, profile: str) -> Iterator[str]:
 
 
 def _compared(wiring: Wiring, name: str) -> Iterator[str]:
-    """Yield a result's builds beside the seconds that the simulator finds for them."""
     facts, builds = _stored(wiring.root, name)
     yield "| variants | profile | cores, GiB | simulated, s | measured, s | error |"
     yield "|---|---|---|---|---|---|"
     for build in map(scaling.Build.parse, builds):
         wall = scaling.simulated(build, _planned(wiring, build.profile))
-        names = listed([f"`{one}`" for one in build.variants])
+        names = listed([f"`{variant}`" for variant in build.variants])
         yield (
             f"| {names} | {build.profile} | {build.cores}, {build.gib} "
             f"| {wall:,.0f} | {build.seconds:,} | {wall / build.seconds - 1:+.0%} |"
@@ -238,8 +241,8 @@ def _compared(wiring: Wiring, name: str) -> Iterator[str]:
 
 def _scaling_svg(wiring: Wiring) -> str:
     profile = "full"
-    found = list(scaling.rows(_planned(wiring, profile)))
-    return scaling.picture(found, profile, wiring.templates)
+    rows = list(scaling.rows(_planned(wiring, profile)))
+    return scaling.picture(rows, profile, wiring.templates)
 
 
 def _planned(wiring: Wiring, profile: str) -> list[list[scaling.Planned]]:
@@ -251,7 +254,7 @@ def _planned(wiring: Wiring, profile: str) -> list[list[scaling.Planned]]:
 def _benchmark_rows(wiring: Wiring) -> tuple[list[serving.Row], dict[str, object]]:
     """Return the rows and facts that the last ``bench`` stored."""
     stored = json.loads(page_text(wiring.root / f"{_BENCHMARK}.json"))
-    figures = [[serving.Figures(**one) for one in row["figures"]] for row in stored["rows"]]
+    figures = [[serving.Figures(**figure) for figure in row["figures"]] for row in stored["rows"]]
     rows = zip(stored["rows"], figures, strict=True)
     return [serving.Row(**{**row, "figures": found}) for row, found in rows], stored["facts"]
 

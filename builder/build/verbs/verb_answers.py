@@ -189,8 +189,8 @@ def problems_of(work: Callable[[], object]) -> tuple[str, ...]:
 def packages_answer(problems: Mapping[Path, tuple[str, ...]]) -> PackagesAnswer:
     """Return the answer for packages with the problems of each."""
     files = (
-        PackageFile(path=str(path), **asdict(file_digest(path)), verified=not found, problems=found)
-        for path, found in problems.items()
+        PackageFile(path=str(path), **asdict(file_digest(path)), verified=not wrong, problems=wrong)
+        for path, wrong in problems.items()
     )
     return PackagesAnswer(format=1, packages=tuple(files))
 
@@ -202,22 +202,22 @@ def checked(variant: str | None, package: str | None, problems: tuple[str, ...])
 
 def checks_answer(package: str | None, works: Mapping[str | None, Callable[[], object]]) -> ChecksAnswer:
     """Run checks and return the answer; ``works`` has them by the names of their variants."""
-    found = {variant: problems_of(work) for variant, work in works.items()}
-    checks = (checked(variant, package, problems) for variant, problems in found.items())
+    by_variant = {variant: problems_of(work) for variant, work in works.items()}
+    checks = (checked(variant, package, problems) for variant, problems in by_variant.items())
     return ChecksAnswer(format=1, checks=tuple(checks))
 
 
-def status_answer(found: ReleaseStatus) -> StatusAnswer:
+def status_answer(status: ReleaseStatus) -> StatusAnswer:
     """Return the answer for a release compared with ``dist``."""
-    files = tuple(ReleaseFile(name=row.name, status=row.status.name.lower()) for row in found.rows)
-    return StatusAnswer(format=1, tag=found.tag, state=found.state, url=found.url, files=files)
+    files = tuple(ReleaseFile(name=row.name, status=row.status.name.lower()) for row in status.rows)
+    return StatusAnswer(format=1, tag=status.tag, state=status.state, url=status.url, files=files)
 
 
 def require_no_problems(answer: PackagesAnswer | ChecksAnswer) -> None:
     """Raise ``CheckFailedError`` with every problem of an answer."""
     parts = answer.packages if isinstance(answer, PackagesAnswer) else answer.checks
-    failed = [one.problems for one in parts if one.problems]
+    failed = [part.problems for part in parts if part.problems]
     if failed:
         raise CheckFailedError(
-            f"{len(failed)} of {len(parts)} failed", [line for one in failed for line in one]
+            f"{len(failed)} of {len(parts)} failed", [line for problems in failed for line in problems]
         )

@@ -130,11 +130,11 @@ def _value(findings: Sequence[MachineFinding], observed: Observations) -> Dict[s
 def diagnose(observed: Observations) -> Tuple[MachineFinding, ...]:
     """Return all findings, worst first, then by code. A cause is reported without its consequences."""
     rules = (*check_machine.RULES, *check_cuda.RULES, *check_package.RULES)
-    found: Dict[Tuple[str, str], MachineFinding] = {}
+    findings: Dict[Tuple[str, str], MachineFinding] = {}
     for finding in (*_why_no_gpu(observed), *(finding for rule in rules for finding in rule(observed))):
-        found.setdefault((finding.code, finding.seen), finding)
+        findings.setdefault((finding.code, finding.seen), finding)
     order = list(Severity)
-    return tuple(sorted(found.values(), key=lambda one: (order.index(one.severity), one.code)))
+    return tuple(sorted(findings.values(), key=lambda item: (order.index(item.severity), item.code)))
 
 
 def _why_no_gpu(observed: Observations) -> Iterable[MachineFinding]:
@@ -142,7 +142,7 @@ def _why_no_gpu(observed: Observations) -> Iterable[MachineFinding]:
     silent = observed.reply("libcuda").outcome in (Outcome.MISSING, Outcome.NONE)
     if not silent or any(check_cuda.failures(observed)):
         return []
-    return next((found for found in (list(rule(observed)) for rule in check_machine.CAUSES) if found), [])
+    return next((causes for causes in (list(rule(observed)) for rule in check_machine.CAUSES) if causes), [])
 
 
 def mounted_noexec(path: Path) -> bool:
@@ -206,10 +206,10 @@ def examine_failure(context: CommandContext, prefix: Prefix, said: str) -> Obser
 
 
 def _observed_machine(context: CommandContext) -> Observations:
-    found, env, root = detect(context.around), context.around.env, context.around.root
-    linux = found.system.os == "linux"
+    detection, env, root = detect(context.around), context.around.env, context.around.root
+    linux = detection.system.os == "linux"
     return Observations(
-        **{**vars(found), "driver": found.driver or (driver_on_disk(root) if linux else None)},
+        **{**vars(detection), "driver": detection.driver or (driver_on_disk(root) if linux else None)},
         platform=context.platform,
         kernel=read_kernel(root) if linux else Kernel(),
         cuda_visible=env.get(VARIABLE),

@@ -173,7 +173,7 @@ def _by_trial(rules: Sequence[ModelRule], attempts: Sequence[Attempt], verdict: 
     """
     places = {rule.model: rule.device for rule in rules}
     failed = []
-    for attempt in (one for one in attempts if one.model in places):
+    for attempt in (tried for tried in attempts if tried.model in places):
         on_gpu = places[attempt.model] == GPU
         if attempt.tried.failure is None and on_gpu == (attempt.provider != CPU):
             return ModelVerdict(attempt.model, places[attempt.model], verdict.vram_mib, tested=True)

@@ -91,9 +91,9 @@ def read_release_and_gpus(context: CommandContext, release: ReleaseSource, wish:
     there = located(context, release)
     if wish.table is not None:
         there = replace(there, index=replace(there.index, models=_models(wish.table)))
-    found = detect(context.around)
-    devices = only(found.devices, wish.device) if wish.device else found.devices
-    return PackageSelection(found, there, devices, context.platform)
+    detection = detect(context.around)
+    devices = only(detection.devices, wish.device) if wish.device else detection.devices
+    return PackageSelection(detection, there, devices, context.platform)
 
 
 def _models(file: Path) -> Tuple[ModelRule, ...]:
@@ -184,20 +184,20 @@ def note_verdict(
 
 
 def _gpu_info(
-    choice: PackageChoice, found: Detection, verdict: ModelVerdict, now: datetime
+    choice: PackageChoice, detection: Detection, verdict: ModelVerdict, now: datetime
 ) -> Dict[str, object]:
     """Return the content of ``gpu-info.json``; docs/client.md explains each key."""
-    package, device = choice.package, choice.device or _largest(found)
+    package, device = choice.package, choice.device or _largest(detection)
     memory = device.memory_mib if device else None
     on_gpu = verdict.device == "gpu"
     return {
         "format": 1,
-        "hasGPU": bool(found.devices),
+        "hasGPU": bool(detection.devices),
         "gpuName": device.name if device else None,
         "vramMB": memory,
         "vramGB": round(memory / 1024, 1) if memory is not None else None,
-        "cudaVersion": found.cuda,
-        "driverVersion": found.driver,
+        "cudaVersion": detection.cuda,
+        "driverVersion": detection.driver,
         "package": package.name if package else None,
         "recommendedModel": verdict.model,
         "tested": verdict.tested,
@@ -210,8 +210,8 @@ def _gpu_info(
     }
 
 
-def _largest(found: Detection) -> Optional[Device]:
-    return max(found.devices, key=lambda device: device.memory_mib or 0, default=None)
+def _largest(detection: Detection) -> Optional[Device]:
+    return max(detection.devices, key=lambda device: device.memory_mib or 0, default=None)
 
 
 def explained(choice: PackageChoice, selection: PackageSelection) -> List[str]:

@@ -123,10 +123,10 @@ def _offer(context: CommandContext, source: ReleaseSource, web: Web) -> _Offered
     trust = trust_of(context, source)
     if trust is not None:
         release = trust.require_release(shown, files)
-        found = release.files.get(CLIENT)
-        if found is None:
+        client = release.files.get(CLIENT)
+        if client is None:
             raise IntegrityError(f"{shown}: the signed release has no {CLIENT}.")
-        return _OfferedClient(files, shown, found.hashes.sha256, found.length, release, trust)
+        return _OfferedClient(files, shown, client.hashes.sha256, client.length, release, trust)
     if not source.unsigned:
         raise IntegrityError(
             f"{shown}: this client has no keys, so it cannot verify another one.",
@@ -196,11 +196,11 @@ def _newer(fresh: Path, offer: _OfferedClient) -> str:
     shown, trust = offer.shown, offer.trust
     try:
         with zipfile.ZipFile(fresh) as archive:
-            found = _VERSION.search(archive.read("builder/client/__init__.py"))
+            match = _VERSION.search(archive.read("builder/client/__init__.py"))
             theirs = archive.read(_ROOT) if trust else b""
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, KeyError, OSError) as error:
         raise IntegrityError(f"{shown}: its {CLIENT} is no client: {error}.") from error
-    version = found[1].decode() if found else "0.0.0"
+    version = match[1].decode() if match else "0.0.0"
     if version_of(version) < version_of(__version__):
         raise IntegrityError(
             f"{shown}: its {CLIENT} is {version}, older than this {__version__}.",

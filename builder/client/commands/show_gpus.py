@@ -12,15 +12,17 @@ from builder.facts.gpu.devices import Device, profile_of
 
 def answer_detect(context: CommandContext) -> CommandAnswer:
     """Show the GPUs and the answer of each probe."""
-    found = detect(context.around)
-    devices = [device_line(device) for device in found.devices] or ["no NVIDIA GPU"]
-    probes = [f"  {probe.name}: {probe.outcome.value}: {probe.detail}" for probe in found.replies.values()]
+    detection = detect(context.around)
+    devices = [device_line(device) for device in detection.devices] or ["no NVIDIA GPU"]
+    probes = [
+        f"  {probe.name}: {probe.outcome.value}: {probe.detail}" for probe in detection.replies.values()
+    ]
     value = {
         "platform": context.platform,
-        "driver": found.driver,
-        "cuda": found.cuda,
-        "system": asdict(found.system),
-        "devices": [device_value(device) for device in found.devices],
+        "driver": detection.driver,
+        "cuda": detection.cuda,
+        "system": asdict(detection.system),
+        "devices": [device_value(device) for device in detection.devices],
         "probes": [
             {
                 "name": probe.name,
@@ -29,10 +31,10 @@ def answer_detect(context: CommandContext) -> CommandAnswer:
                 "code": probe.code,
                 "error": probe.error,
             }
-            for probe in found.replies.values()
+            for probe in detection.replies.values()
         ],
     }
-    return CommandAnswer(value, (*devices, f"driver {found.driver or 'unknown'}", "probes:", *probes))
+    return CommandAnswer(value, (*devices, f"driver {detection.driver or 'unknown'}", "probes:", *probes))
 
 
 def device_value(device: Device) -> Dict[str, object]:

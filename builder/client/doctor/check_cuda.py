@@ -109,9 +109,9 @@ def _fails(observed: Observations, what: str, failure: str) -> MachineFinding:
     sentence = f"{what}: {failure.rstrip('.')}."
     package = observed.installed.package if observed.installed else None
     ort = package.onnxruntime if package else None
-    found = missing_kernel_cause(failure, package.name, ort.cannot_run, ort.host) if package and ort else None
-    if found:
-        return finding("D404", sentence, **found._asdict())
+    cause = missing_kernel_cause(failure, package.name, ort.cannot_run, ort.host) if package and ort else None
+    if cause:
+        return finding("D404", sentence, **cause._asdict())
     return finding("D405" if _ABSENT.search(failure) else "D401", sentence)
 
 
@@ -120,7 +120,9 @@ def cpu_fallback(observed: Observations) -> Iterator[MachineFinding]:
     tried = observed.trial
     if tried is not None and tried.on_cpu is True:
         yield finding("D403", "A session on the GPU fails, and on the CPU it runs.")
-    elif names := sorted({one.name for one in observed.distributions if "gpu" in one.name}):
+    elif names := sorted(
+        {distribution.name for distribution in observed.distributions if "gpu" in distribution.name}
+    ):
         yield finding("D403", f"A Python here has {' and '.join(names)}.")
 
 

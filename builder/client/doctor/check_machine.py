@@ -112,7 +112,7 @@ def dropped_by_driver(observed: Observations) -> Iterator[MachineFinding]:
 
     Stated GPUs and a stated driver say nothing about this machine's cards.
     """
-    if any(one.startswith(_NOT_THE_MACHINES) for one in observed.stated):
+    if any(stated.startswith(_NOT_THE_MACHINES) for stated in observed.stated):
         return
     old = [card for card in _cards(observed) if _MAXWELL <= card.device < _TURING]
     newer = observed.driver and above_ceiling(observed.driver, LAST_BRANCH_BELOW_TURING)
@@ -184,7 +184,6 @@ def _holds(compare: Callable[[str, str], bool], driver: str, limit: str) -> bool
 
 
 def _cards(observed: Observations) -> List[PciCard]:
-    """Return the cards that are not reserved for a virtual machine."""
     return [card for card in observed.kernel.cards if card.driver != "vfio-pci"]
 
 

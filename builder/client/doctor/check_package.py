@@ -72,11 +72,13 @@ def glibc_too_old(observed: Observations) -> Iterator[MachineFinding]:
 def lacks_kernels(observed: Observations) -> Iterator[MachineFinding]:
     """Yield D211 where the package was compiled with less than the full profile."""
     package = observed.installed.package if observed.installed else None
-    found = consequence_of(package.onnxruntime.cannot_run, package.onnxruntime.host) if package else None
-    if package and found:
+    consequence = (
+        consequence_of(package.onnxruntime.cannot_run, package.onnxruntime.host) if package else None
+    )
+    if package and consequence:
         missing = counted(package.onnxruntime.cannot_run)
         sentence = f"{package.name} is in use. Operators without CUDA kernels in it: {missing}."
-        yield finding("D211", sentence, **found._asdict())
+        yield finding("D211", sentence, **consequence._asdict())
 
 
 def by_jit(observed: Observations) -> List[Device]:
@@ -130,22 +132,24 @@ def shadowed_libraries(observed: Observations) -> Iterator[MachineFinding]:
     kinds: Dict[str, List[Shadow]] = {"D302": [], "D305": [], "D306": []}
     for shadow in observed.shadows:
         kinds[_kind(shadow)].append(shadow)
-    for code, found in kinds.items():
-        if found:
-            named = "; ".join(map(_shadow_text, found[:_NAMED]))
-            rest = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    for code, shadows in kinds.items():
+        if shadows:
+            named = "; ".join(map(_shadow_text, shadows[:_NAMED]))
+            rest = f"; and {len(shadows) - _NAMED} more" if len(shadows) > _NAMED else ""
             yield finding(code, f"Before the package's in LD_LIBRARY_PATH: {named}{rest}.")
 
 
 def python_distributions(observed: Observations) -> Iterator[MachineFinding]:
     """Yield D303 for a Python with another version of ONNX Runtime, D304 for several distributions in one."""
-    for folder, found in grouped((one.folder, one) for one in observed.distributions).items():
-        names = ", ".join(f"{one.name} {one.version}" for one in found)
-        if len(found) > 1:
+    for folder, installed in grouped((one.folder, one) for one in observed.distributions).items():
+        names = ", ".join(f"{one.name} {one.version}" for one in installed)
+        if len(installed) > 1:
             yield finding("D304", f"{folder} has {names}.")
-    others = [one for one in observed.distributions if one.version != _version(observed)]
+    others = [
+        distribution for distribution in observed.distributions if distribution.version != _version(observed)
+    ]
     if others and observed.installed:
-        names = ", ".join(f"{one.name} {one.version} in {one.folder}" for one in others)
+        names = ", ".join(f"{other.name} {other.version} in {other.folder}" for other in others)
         yield finding("D303", f"The package is ONNX Runtime {_version(observed)}; a Python has {names}.")
 
 
@@ -154,10 +158,11 @@ def wheels_without_nvidia(observed: Observations) -> Iterator[MachineFinding]:
 
     They were not installed, or another version replaced them.
     """
-    for one in observed.distributions:
-        if one.lacks:
-            what = f"{one.folder} has {one.name} {one.version}, and not {', '.join(one.lacks)}."
-            yield finding("D310", what)
+    for distribution in observed.distributions:
+        if distribution.lacks:
+            named = f"{distribution.name} {distribution.version}"
+            lacks = ", ".join(distribution.lacks)
+            yield finding("D310", f"{distribution.folder} has {named}, and not {lacks}.")
 
 
 def noexec_file_systems(observed: Observations) -> Iterator[MachineFinding]:

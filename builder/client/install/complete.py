@@ -57,20 +57,20 @@ def complete(
     """
     if not manifest.absent:
         return
-    found = libraries.survey(manifest.absent)
-    missing = [entry for entry in manifest.absent if entry not in found]
+    places = libraries.survey(manifest.absent)
+    missing = [entry for entry in manifest.absent if entry not in places]
     wheels = _wheels(missing, manifest)
-    copied = [entry for entry, place in found.items() if not place.ours]
+    copied = [entry for entry, place in places.items() if not place.ours]
     largest = max((wheel.size for wheel in wheels if libraries.wheel_here(wheel) is None), default=0)
     needed = sum(entry.size for entry in (*copied, *missing)) + 2 * largest  # pip copies a fetched wheel
     require_disk_space(libraries.prefix, needed, "for NVIDIA's libraries and the wheels they come in", free)
-    if found:
-        say(f"{len(found)} of {len(manifest.absent)} NVIDIA libraries are on this machine already.")
+    if places:
+        say(f"{len(places)} of {len(manifest.absent)} NVIDIA libraries are on this machine already.")
     for wheel in wheels:
         _take_from(wheel, [entry for entry in missing if entry.source == wheel.source], libraries, say)
     for entry in manifest.absent:
         waiting = Found(libraries.prefix.library(entry.sha256), ours=True)
-        _place(found.get(entry, waiting), entry, folder)
+        _place(places.get(entry, waiting), entry, folder)
 
 
 def _wheels(missing: Iterable[FileEntry], manifest: Manifest) -> List[WheelEntry]:
@@ -194,10 +194,16 @@ class Libraries:
         The client's own files are compared before those of environments and of the system.
         """
         places = (
-            (entry, next((found for found in self._candidates(entry) if self._matches(found, entry)), None))
+            (
+                entry,
+                next(
+                    (candidate for candidate in self._candidates(entry) if self._matches(candidate, entry)),
+                    None,
+                ),
+            )
             for entry in entries
         )
-        return {entry: found for entry, found in places if found is not None}
+        return {entry: candidate for entry, candidate in places if candidate is not None}
 
     def wheel_here(self, wheel: WheelEntry) -> Optional[Path]:
         """Return a file in ``wheels`` with exactly the wheel's bytes; ``None`` where there is none.
@@ -256,10 +262,10 @@ def folders_of(environment: Path) -> Iterable[Path]:
 
     A folder with two names, as ``lib64`` of a virtual environment leads to ``lib``, counts once.
     """
-    found: Dict[str, Path] = {}
+    by_real_path: Dict[str, Path] = {}
     for path in (environment, *(path for pattern in _PLACES for path in sorted(environment.glob(pattern)))):
-        found.setdefault(os.path.realpath(path), path)
-    return found.values()
+        by_real_path.setdefault(os.path.realpath(path), path)
+    return by_real_path.values()
 
 
 _LIBRARIES = (

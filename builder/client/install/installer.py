@@ -173,7 +173,6 @@ class Installation:
         return chosen, f"Layout {chosen.layout}: {why}.{_form_note(chosen, offers)}"
 
     def _nothing_missing(self, thin: IndexPackage) -> bool:
-        """Return whether this machine has every library that the manifest of a thin package lacks."""
         if not self.libraries.may_have_some():
             return False
         with open_tar(self._fetch(thin), form_of(thin.file)) as stream:
@@ -253,8 +252,8 @@ def _upgrade(prefix: Prefix, placed: InstallResult) -> Optional[str]:
         old = manifest_in(prefix.versions / current)
     except (IntegrityError, ConfigError):
         return None
-    found = consequence_of(old.onnxruntime.cannot_run, old.onnxruntime.host)
-    return f"{old.name} is replaced by {placed.manifest.name}. {found.means}" if found else None
+    consequence = consequence_of(old.onnxruntime.cannot_run, old.onnxruntime.host)
+    return f"{old.name} is replaced by {placed.manifest.name}. {consequence.means}" if consequence else None
 
 
 def _require_agreement(manifest: Manifest, package: IndexPackage) -> None:

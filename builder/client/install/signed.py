@@ -63,27 +63,27 @@ class Trust:
 
         Raises ``IntegrityError`` where the release or this content is not signed.
         """
-        found = self.require_release(place, beside)
-        signed = found.files.get(name)
+        release = self.require_release(place, beside)
+        signed = release.files.get(name)
         if signed is None:
             raise IntegrityError(f"{place}: {TARGETS} does not name {name}.", advice=_ADVICE)
         digest = sha256(content).hexdigest()
         if (signed.length, signed.hashes.sha256) != (len(content), digest):
             raise other_bytes(f"{place}: {name} is not what was signed", signed.hashes.sha256, digest)
-        return found
+        return release
 
     def require_archive(self, archive: Path, beside: Beside) -> SignedRelease:
         """Return the release beside ``archive``, in which a file with the archive's bytes is signed.
 
         The name of the archive does not matter. Raises ``IntegrityError`` where it is not signed.
         """
-        found = self.require_release(str(archive), beside)
-        self.require_named(archive, sha256_of(archive), found)
-        return found
+        release = self.require_release(str(archive), beside)
+        self.require_named(archive, sha256_of(archive), release)
+        return release
 
     def require_named(self, archive: Path, digest: str, signed: SignedRelease) -> None:
         """Raise ``IntegrityError`` unless a release names a file of this sha256, that of ``archive``."""
-        if all(one.hashes.sha256 != digest for one in signed.files.values()):
+        if all(file.hashes.sha256 != digest for file in signed.files.values()):
             what = f"{archive}: {TARGETS} beside it names no file of these bytes."
             raise IntegrityError(what, advice=_ADVICE)
 
@@ -105,27 +105,27 @@ class Trust:
         kept = self._kept_root()
         try:
             root = self._newest(beside, kept)
-            found = read_targets(content, TARGETS, root)
+            release = read_targets(content, TARGETS, root)
         except IntegrityError as error:
             raise IntegrityError(f"{place}: {error}", advice=_ADVICE) from error
         require_fresh(root.expires, self.now, root_name(root.version))
-        require_fresh(found.expires, self.now, TARGETS)
-        self._require_past(found, place)
+        require_fresh(release.expires, self.now, TARGETS)
+        self._require_past(release, place)
         before = self._versions().get(_known_as(place), 0)
-        if found.version < before:
+        if release.version < before:
             raise IntegrityError(
                 f"{place} is older than the release that was taken from there before: version "
-                f"{found.version} of {TARGETS} after {before}.",
+                f"{release.version} of {TARGETS} after {before}.",
                 advice="Somebody may hide newer releases from you. --trust-unsigned takes this release as it "
                 "is.",
             )
-        return found
+        return release
 
-    def _require_past(self, found: SignedRelease, place: str) -> None:
+    def _require_past(self, release: SignedRelease, place: str) -> None:
         """Raise ``IntegrityError`` for a release of the future, after which no real one would be newer."""
-        if found.version > (self.now + _AHEAD).timestamp():
+        if release.version > (self.now + _AHEAD).timestamp():
             raise IntegrityError(
-                f"{place}: version {found.version} of {TARGETS} is a time in the future; today is "
+                f"{place}: version {release.version} of {TARGETS} is a time in the future; today is "
                 f"{self.now:%Y-%m-%d}.",
                 advice="Is this machine's clock right? --trust-unsigned takes the release as it is.",
             )
@@ -199,17 +199,17 @@ class Trust:
 
         A missing file is accepted: a user who can remove it could also replace the client.
         """
-        found: Dict[str, int] = {}
+        by_place: Dict[str, int] = {}
         try:
             for place, version in json.loads(self.prefix.signed.read_text(encoding="utf-8")).items():
                 if isinstance(version, int):
-                    found[_known_as(place)] = max(version, found.get(_known_as(place), 0))
+                    by_place[_known_as(place)] = max(version, by_place.get(_known_as(place), 0))
         except (FileNotFoundError, NotADirectoryError):
             pass
         except (OSError, ValueError, RecursionError, AttributeError) as error:
             why = f"{self.prefix.signed} cannot be read ({type(error).__name__})."
             self.say(f"{why} A release older than one before would not be noticed. `install` writes it anew.")
-        return found
+        return by_place
 
 
 def kept_root(state: Path, first: bytes) -> Path:

@@ -72,10 +72,10 @@ def locate(place: Optional[Place], web: Web, trust: Optional[Trust] = None) -> L
         from builder.client.install.unpack import index_of  # noqa: PLC0415 an index needs none of it
 
         signed = trust.require_archive(place, FilesBeside(place, web)) if trust else None
-        found = index_of(place, form)
+        index = index_of(place, form)
         if trust and signed:  # the archive was read again
-            trust.require_named(place, found.packages[0].sha256, signed)
-        return Located(found, place, is_archive=True, signed=signed, trust=trust)
+            trust.require_named(place, index.packages[0].sha256, signed)
+        return Located(index, place, is_archive=True, signed=signed, trust=trust)
     content = _read_file(place) if isinstance(place, Path) else _fetched(place, web)
     where = shown_place(place)
     signed = trust.require_signed(INDEX, content, where, FilesBeside(place, web)) if trust else None

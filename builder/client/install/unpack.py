@@ -97,9 +97,9 @@ def _opened(file: Path, wanted: Optional[Digest]) -> Iterator[IO[bytes]]:
         for _ in chunks_in(pipe):  # the tar may end before the file does
             pass
         pouring.join()
-    found = running.digest
-    if found != wanted:
-        raise other_bytes(f"{file}: changed while it was unpacked", wanted.sha256, found.sha256)
+    read = running.digest
+    if read != wanted:
+        raise other_bytes(f"{file}: changed while it was unpacked", wanted.sha256, read.sha256)
 
 
 def _readable_chunks(file: Path, unread: List[OSError]) -> Iterator[bytes]:
@@ -245,7 +245,9 @@ def _wanted(manifest: Manifest, top: str, limit: int) -> Dict[Tuple[str, ...], F
     if {(MANIFEST,), (INFO,)} & set(entries) or any(entry.size < 0 for entry in manifest.files):
         raise bad_package(top, f"its manifest lists itself, {INFO} or a negative size")
     files = alike | {MANIFEST, INFO}
-    above = next((path for path in alike if files & {str(one) for one in PurePosixPath(path).parents}), None)
+    above = next(
+        (path for path in alike if files & {str(parent) for parent in PurePosixPath(path).parents}), None
+    )
     if above is not None:
         raise bad_package(top, f"its manifest lists {above!r}, and a part of that path as a file")
     if manifest.unpacked_size > limit:

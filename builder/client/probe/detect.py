@@ -169,15 +169,15 @@ def _stated(env: Mapping[str, str]) -> Probe:
     if text.strip() == "none":
         return Probe(_STATED, Outcome.NONE, f"{FORCED_CAPABILITIES}=none")
     try:
-        found = capabilities(text)
+        stated = capabilities(text)
     except ValueError as error:
         raise ConfigError(
             f"{FORCED_CAPABILITIES}={text!r}: {error}. Write capabilities like 8.6 or 8.6,5.2, or none."
         ) from error
     name = f"GPU stated by {FORCED_CAPABILITIES}"
     devices = tuple(
-        Device(index, uuid="", name=name, capability=one, memory_mib=None, driver=None)
-        for index, one in enumerate(found)
+        Device(index, uuid="", name=name, capability=capability, memory_mib=None, driver=None)
+        for index, capability in enumerate(stated)
     )
     return Probe(_STATED, Outcome.FOUND, f"{FORCED_CAPABILITIES}={text}", devices)
 
@@ -258,7 +258,7 @@ def _may_be_instance(name: str, devices: Sequence[Device]) -> bool:
     name when it is made again, and none outlives a restart of the machine.
     """
     unknown = name.startswith("MIG-GPU-") or any(device.mig == () for device in devices)
-    return unknown or any(one.startswith(name) for device in devices for one in device.mig or ())
+    return unknown or any(instance.startswith(name) for device in devices for instance in device.mig or ())
 
 
 def _filtered(probe: Probe, env: Mapping[str, str]) -> Probe:

@@ -230,13 +230,13 @@ class NvmlLibrary(DriverLibrary):
             return None
         slots = known(self._integer, "nvmlDeviceGetMaxMigDeviceCount", gpu)
         by_slot = "nvmlDeviceGetMigDeviceHandleByIndex"
-        found = [
+        instances = [
             known(self._handle, by_slot, gpu, ctypes.c_uint(slot))
             for slot in range(slots if isinstance(slots, int) else 0)
         ]
         return [
             {"uuid": known(self._uuid, instance), "memory_mib": known(self._memory, instance)}
-            for instance in found
+            for instance in instances
             if instance is not None
         ]
 

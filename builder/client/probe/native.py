@@ -58,8 +58,8 @@ def probe_cuda(ask: Ask, python: str, libraries: Sequence[str]) -> Probe:
 
     ``CUDA_ERROR_NO_DEVICE`` has the outcome ``NONE``.
     """
-    found = _probe(LIBCUDA, ask, child(python, _CHILD, LIBCUDA, *libraries), _read_cuda)
-    return replace(found, outcome=Outcome.NONE) if found.code == NO_DEVICE else found
+    probe = _probe(LIBCUDA, ask, child(python, _CHILD, LIBCUDA, *libraries), _read_cuda)
+    return replace(probe, outcome=Outcome.NONE) if probe.code == NO_DEVICE else probe
 
 
 def _probe(name: str, ask: Ask, argv: Sequence[str], read: Callable[[Mapping[str, object]], Probe]) -> Probe:
@@ -170,7 +170,6 @@ def _object(stdout: str) -> str:
 
 
 def _broken(name: str, answer: ProcessAnswer) -> Probe:
-    """Return the probe of a child that crashed or wrote no valid answer."""
     died = answer.killed_by
     last = answer.stderr.strip().splitlines()[-1:]
     how = f"killed by {died}" if died else f"exit {answer.code}"

@@ -50,14 +50,14 @@ def gpu_refusal(package: IndexPackage, device: Device) -> Optional[str]:
 
 def gpus_refusal(package: IndexPackage, devices: Iterable[Device]) -> str:
     """Return why the package runs on none of these GPUs, with each different reason once."""
-    found = dict.fromkeys(filter(None, (gpu_refusal(package, device) for device in devices)))
-    return "; ".join(found) or "no NVIDIA GPU was found"
+    refusals = dict.fromkeys(filter(None, (gpu_refusal(package, device) for device in devices)))
+    return "; ".join(refusals) or "no NVIDIA GPU was found"
 
 
 def cuda_of(package: IndexPackage) -> int:
     """Return the major version of CUDA in a package's name; 0 where it has none."""
-    found = _CUDA.search(package.name)
-    return int(found[1]) if found else 0
+    match = _CUDA.search(package.name)
+    return int(match[1]) if match else 0
 
 
 def runs_too(package: IndexPackage, chosen: IndexPackage) -> str:
@@ -76,8 +76,8 @@ def lacking(package: IndexPackage) -> int:
 
 def limits(package: IndexPackage) -> Tuple[str, ...]:
     """Return a line with the operators' limits and the remedy; empty for a package with all kernels."""
-    found = consequence_of(package.onnxruntime.cannot_run, package.onnxruntime.host)
-    return (f"{package.name}: {found.means} {found.do}",) if found else ()
+    consequence = consequence_of(package.onnxruntime.cannot_run, package.onnxruntime.host)
+    return (f"{package.name}: {consequence.means} {consequence.do}",) if consequence else ()
 
 
 def support_of(package: IndexPackage, device: Device) -> str:
@@ -146,8 +146,8 @@ def glibc_refusal(package: IndexPackage, glibc: Optional[str]) -> Optional[str]:
     """
     if glibc == MUSL and package.platform.startswith("linux"):
         return "it is built for glibc, and this system's C library is musl"
-    needed, found = numbers(package.glibc), numbers(glibc)
-    if needed is None or found is None or found >= needed:
+    needed, here = numbers(package.glibc), numbers(glibc)
+    if needed is None or here is None or here >= needed:
         return None
     return f"it needs glibc {package.glibc}, this system has {glibc}{_of(glibc)}"
 

@@ -95,7 +95,11 @@ def select(
     machine, present = _Machine(by_number(devices), platform, glibc), by_number((*devices, *hidden))
     packages = sorted(distinct(index.packages), key=lambda package: (package.name, package.file))
     candidates = [machine.served_by(package) for package in packages]
-    best = min((one for one in candidates if one.devices), key=lambda one: one.rank, default=None)
+    best = min(
+        (candidate for candidate in candidates if candidate.devices),
+        key=lambda served: served.rank,
+        default=None,
+    )
     if best is None:
         return replace(_fall_back(packages, machine), others=present)
     return PackageChoice(
@@ -103,9 +107,12 @@ def select(
         device=best.devices[0],
         support=support_of(best.package, best.devices[0]),
         reasons=tuple(
-            Rejection(one.package.name, machine.refusal(one.package) or _why_not(one, best, machine.devices))
-            for one in candidates
-            if one is not best
+            Rejection(
+                served.package.name,
+                machine.refusal(served.package) or _why_not(served, best, machine.devices),
+            )
+            for served in candidates
+            if served is not best
         ),
         summary=_summary(best, machine.devices),
         others=tuple(device for device in present if device is not best.devices[0]),
@@ -180,29 +187,29 @@ def _summary(best: _Served, devices: Sequence[Device]) -> str:
     return " ".join(sentences)
 
 
-def _why_not(one: _Served, best: _Served, devices: Sequence[Device]) -> str:
-    if one.package.provider != CUDA:
-        title = TITLES.get(one.package.provider, one.package.provider)
+def _why_not(served: _Served, best: _Served, devices: Sequence[Device]) -> str:
+    if served.package.provider != CUDA:
+        title = TITLES.get(served.package.provider, served.package.provider)
         return f"its provider is {title}, {best.package.name} uses the GPU"
-    if not one.devices:
-        return gpus_refusal(one.package, devices)
-    return _why_less(one, best)
+    if not served.devices:
+        return gpus_refusal(served.package, devices)
+    return _why_less(served, best)
 
 
-def _why_less(one: _Served, best: _Served) -> str:
+def _why_less(served: _Served, best: _Served) -> str:
     name = best.package.name
-    if lacking(one.package) > lacking(best.package):
-        missing = counted(one.package.onnxruntime.cannot_run)
+    if lacking(served.package) > lacking(best.package):
+        missing = counted(served.package.onnxruntime.cannot_run)
         return f"it has no CUDA kernels for operators that {name} runs ({missing})"
-    if one.worth == best.worth:
-        return runs_too(one.package, best.package)
-    if not one.native and best.native:
+    if served.worth == best.worth:
+        return runs_too(served.package, best.package)
+    if not served.native and best.native:
         return f"it runs by just-in-time compilation only, {name} has native code"
-    if one.worth[:2] != best.worth[:2]:
-        return f"it runs natively on {_in_words(one.native)}, {name} on {_in_words(best.native)}"
-    if not one.jit:
+    if served.worth[:2] != best.worth[:2]:
+        return f"it runs natively on {_in_words(served.native)}, {name} on {_in_words(best.native)}"
+    if not served.jit:
         return f"it runs too, {name} adds {_in_words(best.jit)} by just-in-time compilation"
-    return f"it runs by just-in-time compilation on {_in_words(one.jit)}, {name} on {_in_words(best.jit)}"
+    return f"it runs by just-in-time compilation on {_in_words(served.jit)}, {name} on {_in_words(best.jit)}"
 
 
 def _in_words(devices: Sequence[Device]) -> str:
@@ -267,7 +274,9 @@ def _fall_back(packages: Sequence[IndexPackage], machine: _Machine) -> PackageCh
     Its ``package`` is ``None`` where the release has none.
     """
     known = machine.providers
-    fitting = [one for one in packages if one.provider in known and machine.refusal(one) is None]
+    fitting = [
+        package for package in packages if package.provider in known and machine.refusal(package) is None
+    ]
     chosen = min(fitting, key=lambda one: (known.index(one.provider), one.size, one.name), default=None)
     title = TITLES[chosen.provider if chosen else CPU]
     instead = [f"{chosen.name} is taken instead."] if chosen else []
@@ -325,9 +334,9 @@ def _way(package: IndexPackage, machine: _Machine) -> Optional[str]:
         return None
     drivers = filter(None, (driver_refusal(package, device) for device in runs))
     systems = filter(None, [glibc_refusal(package, machine.glibc)])
-    found = {**dict.fromkeys(systems, "another system"), **dict.fromkeys(drivers, "another driver")}
-    means = " and ".join(dict.fromkeys(found.values()))
-    return f"With {means} {package.name} would run: {'; '.join(found)}."
+    ways = {**dict.fromkeys(systems, "another system"), **dict.fromkeys(drivers, "another driver")}
+    means = " and ".join(dict.fromkeys(ways.values()))
+    return f"With {means} {package.name} would run: {'; '.join(ways)}."
 
 
 def only(devices: Sequence[Device], wanted: str) -> Tuple[Device, ...]:
@@ -340,11 +349,11 @@ def only(devices: Sequence[Device], wanted: str) -> Tuple[Device, ...]:
 
 
 def _named(devices: Sequence[Device], name: str) -> Device:
-    found = _matching(devices, name)
-    if len(found) == 1:
-        return found[0]
-    problem = f"means {len(found)} GPUs" if found else "is no GPU of this machine"
-    raise ValidationError(f"--device {name or '(empty)'} {problem}. {_inventory(found or devices)}")
+    matching = _matching(devices, name)
+    if len(matching) == 1:
+        return matching[0]
+    problem = f"means {len(matching)} GPUs" if matching else "is no GPU of this machine"
+    raise ValidationError(f"--device {name or '(empty)'} {problem}. {_inventory(matching or devices)}")
 
 
 def _matching(devices: Sequence[Device], name: str) -> List[Device]:

@@ -125,8 +125,8 @@ def tensors(runtime: OrtApi, values: List[ctypes.c_float]) -> ctypes.Array[ctype
     shape = (ctypes.c_int64 * 1)(1)
     size, rank, kind = ctypes.c_size_t(4), ctypes.c_size_t(1), ctypes.c_int(FLOAT)
     made = [
-        runtime.make("CreateTensorWithDataAsOrtValue", memory, ctypes.byref(one), size, shape, rank, kind)
-        for one in values
+        runtime.make("CreateTensorWithDataAsOrtValue", memory, ctypes.byref(value), size, shape, rank, kind)
+        for value in values
     ]
     return (ctypes.c_void_p * len(made))(*made)
 
@@ -137,16 +137,16 @@ def compute(runtime: OrtApi, provider: str) -> float:
     values = [ctypes.c_float(number) for number in NUMBERS]
     inputs, outputs = tensors(runtime, values), (ctypes.c_void_p * 1)()
     names, wanted = (ctypes.c_char_p * 2)(b"a", b"b"), (ctypes.c_char_p * 1)(b"c")
-    two, one = ctypes.c_size_t(2), ctypes.c_size_t(1)
-    runtime.call("Run", made, ctypes.c_void_p(), names, inputs, two, wanted, one, outputs)
+    two, single = ctypes.c_size_t(2), ctypes.c_size_t(1)
+    runtime.call("Run", made, ctypes.c_void_p(), names, inputs, two, wanted, single, outputs)
     data = runtime.make("GetTensorMutableData", ctypes.c_void_p(outputs[0]))
     return float(ctypes.cast(data, ctypes.POINTER(ctypes.c_float))[0])
 
 
-def require_sum(found: float) -> None:
+def require_sum(total: float) -> None:
     """Raise ``ValueError`` unless ``found`` is the sum of ``NUMBERS``."""
-    if found != sum(NUMBERS):
-        raise ValueError(f"{' + '.join(map(str, NUMBERS))} gives {found}")
+    if total != sum(NUMBERS):
+        raise ValueError(f"{' + '.join(map(str, NUMBERS))} gives {total}")
 
 
 def answer(what: str, host: str, provider: str, model: str = "") -> Dict[str, object]:

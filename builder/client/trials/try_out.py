@@ -197,9 +197,10 @@ def _without_words(answer: ProcessAnswer) -> TryOut:
 
 
 def reason(message: str, log: str) -> Tuple[str, Optional[int]]:
-    """Return the failure and CUDA's number of it, if there is one; that of full memory whoever tells of it.
+    """Return ``(failure, number)``: a message, and CUDA's error number, ``None`` where it has none.
 
-    The failure is CUDA's error, else the loader's message in ``log``, else the whole ``message``.
+    Full memory always gets number 2, whoever reports it. The message is CUDA's own, else the loader's in
+    ``log``, else the whole ``message``.
     """
     cuda, named, loader = _CUDA.search(message), _BY_NAME.search(message), _IN_LOG.search(log)
     if cuda:

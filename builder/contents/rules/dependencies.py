@@ -73,15 +73,15 @@ def _highest(versions: Iterable[str | None]) -> str | None:
 def check_closure(libraries: Sequence[Library], limits: Limits) -> list[Finding]:
     """Return the findings E002 to E013 and E017 on all libraries of a package."""
     names = {library.name for library in libraries}
-    cudnn = {one.path: one.version for one in libraries if one.name.startswith(_CUDNN_BEGINNING)}
-    found = [*_absent(names)]
+    cudnn = {other.path: other.version for other in libraries if other.name.startswith(_CUDNN_BEGINNING)}
+    findings = [*_absent(names)]
     for library in libraries:
-        found += [*_needs(library, names), *_search(library, names), *_file(library)]
+        findings += [*_needs(library, names), *_search(library, names), *_file(library)]
     for library in libraries:
-        found += _too_new(library, limits)
-    found += check_one_version(Code.E008, "ONNX Runtime's libraries", _ort_versions(libraries))
-    found += check_one_version(Code.E009, "cuDNN's libraries", cudnn)
-    return found
+        findings += _too_new(library, limits)
+    findings += check_one_version(Code.E008, "ONNX Runtime's libraries", _ort_versions(libraries))
+    findings += check_one_version(Code.E009, "cuDNN's libraries", cudnn)
+    return findings
 
 
 def check_one_version(code: Code, what: str, versions: Mapping[str, str | None]) -> Iterator[Finding]:
@@ -428,10 +428,10 @@ def report_unneeded(paths: Iterable[str]) -> list[Finding]:
 
 def reachable(beginning: Iterable[str], after: Callable[[str], Iterable[str]]) -> list[str]:
     """Return the names reached from ``beginning``, breadth first; ``after`` returns those of one step."""
-    found = [*beginning]
-    for name in found:
-        found += [one for one in dict.fromkeys(after(name)) if one not in found]
-    return found
+    names = [*beginning]
+    for name in names:
+        names += [other for other in dict.fromkeys(after(name)) if other not in names]
+    return names
 
 
 def _loaded(library: Library, names: AbstractSet[str]) -> list[str]:

@@ -37,13 +37,13 @@ def check_provider(
         yield Finding(code=Code.A002, path=path, message="no fatbin container in it, or no such library")
         return
     held = [container.arches(Kind.SASS) for container in containers]
-    found = frozenset().union(*held)
-    unit_sets = _unit_sets((*variant.sm, *_widening(variant, found)), version, held)
+    arches = frozenset().union(*held)
+    unit_sets = _unit_sets((*variant.sm, *_widening(variant, arches)), version, held)
     for arch in variant.sm:
         yield from _missing(
             path, _containers_meant_for(containers, arch, unit_sets) or containers, arch, variant
         )
-    yield from _surplus(path, found, variant, extra, unit_sets)
+    yield from _surplus(path, arches, variant, extra, unit_sets)
 
 
 def native_in(containers: Sequence[Container], version: str | None) -> tuple[Arch, ...]:
@@ -53,8 +53,8 @@ def native_in(containers: Sequence[Container], version: str | None) -> tuple[Arc
     """
     held = [container.arches(Kind.SASS) for container in containers]
     unit_sets = observed_unit_sets(held, version) if version else ()
-    parts = [one for one in unit_sets if one.sass != unit_sets[0].sass]
-    whole = [one for one in held if not explained_by(one, parts)]
+    parts = [part for part in unit_sets if part.sass != unit_sets[0].sass]
+    whole = [part for part in held if not explained_by(part, parts)]
     return tuple(sorted(frozenset.intersection(*whole))) if whole else ()
 
 
@@ -65,20 +65,22 @@ def _unit_sets(sm: Sequence[Arch], version: str | None, held: Sequence[frozenset
     explains all containers, return those of ``sm``.
     """
     asked = expected_unit_sets(sm, version, held)
-    found = observed_unit_sets(held, version) if version else ()
+    observed = observed_unit_sets(held, version) if version else ()
     explains_all = [
-        unit_sets for unit_sets in (asked, found) if all(explained_by(one, unit_sets) for one in held)
+        unit_sets
+        for unit_sets in (asked, observed)
+        if all(explained_by(arches, unit_sets) for arches in held)
     ]
     return explains_all[0] if explains_all else asked
 
 
-def _widening(variant: Variant, found: Iterable[Arch]) -> tuple[Arch, ...]:
+def _widening(variant: Variant, arches: Iterable[Arch]) -> tuple[Arch, ...]:
     """Return the architectures found for capabilities that a variant promises by being widened."""
     if not variant.widen:
         return ()
     promised = {device.number for device in promised_devices(variant)}
     promised -= {arch.number for arch in variant.sm}
-    return tuple(sorted(arch for arch in found if arch.number in promised))
+    return tuple(sorted(arch for arch in arches if arch.number in promised))
 
 
 def _containers_meant_for(
@@ -89,7 +91,7 @@ def _containers_meant_for(
     Units of a set without ``arch`` are not launched on its devices, or run there by an older architecture's
     code. The result is empty where every container is of such a set: then ``arch`` was not compiled at all.
     """
-    held = ((one, one.arches(Kind.SASS)) for one in containers)
+    held = ((container, container.arches(Kind.SASS)) for container in containers)
     return [
         one
         for one, arches in held
@@ -119,14 +121,18 @@ def _missing(path: str, containers: Sequence[Container], arch: Arch, variant: Va
 
 def _surplus(
     path: str,
-    found: frozenset[Arch],
+    arches: frozenset[Arch],
     variant: Variant,
     severity: Severity,
     unit_sets: Sequence[UnitSet],
 ) -> Iterator[Finding]:
-    wanted = (*variant.sm, *_widening(variant, found), *(arch for one in unit_sets for arch in one.sass))
+    wanted = (
+        *variant.sm,
+        *_widening(variant, arches),
+        *(arch for unit_set in unit_sets for arch in unit_set.sass),
+    )
     numbers = {arch.number for arch in wanted}
-    surplus = sorted(arch for arch in found if arch.number not in numbers)
+    surplus = sorted(arch for arch in arches if arch.number not in numbers)
     if surplus:
         yield Finding(
             code=Code.A006,
@@ -134,7 +140,7 @@ def _surplus(
             message=f"SASS for {names(surplus)}, which is not in the set: users of this variant download it "
             "for nothing (check.extra_sm sets the severity)",
             wanted=f"{names(variant.sm)} (variants.{variant.name}.sm)",
-            got=names(sorted(found)),
+            got=names(sorted(arches)),
             severity=severity,
         )
 

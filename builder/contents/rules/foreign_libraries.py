@@ -77,26 +77,26 @@ _RUN_TIME = ("msvcp140*.dll", "vcruntime140*.dll", "concrt140.dll", "vcomp140.dl
 
 def check_imports(readings: Sequence[Reading]) -> Iterator[Finding]:
     """Yield E002 for missing imports, E003 for missing DLLs that are opened, E017 for Microsoft's runtime."""
-    inside = frozenset(_name(one.path) for one in readings if one.dll)
-    for one in readings:
-        imports = _imported(one.dll) if one.dll else {}
+    inside = frozenset(_name(read.path) for read in readings if read.dll)
+    for reading in readings:
+        imports = _imported(reading.dll) if reading.dll else {}
         missing = {name: how for name, how in imports.items() if not _is_there(name, inside)}
         users = [name for name in missing if _fits(name, _RUN_TIME)]
         for name, how in missing.items():
             if name not in users:
                 yield Finding(
                     code=Code.E002,
-                    path=one.path,
+                    path=reading.path,
                     message=f"{how} {name}, which nothing will provide: Windows' error 126",
                     wanted=f"{LIB}{name} in the package, or a DLL that every Windows has",
                 )
         if users:
-            yield _left_to_the_user(one.path, users)
-        for name in one.dlopens if one.dll else ():
+            yield _left_to_the_user(reading.path, users)
+        for name in reading.dlopens if reading.dll else ():
             if not _is_there(name, inside):
                 yield Finding(
                     code=Code.E003,
-                    path=one.path,
+                    path=reading.path,
                     message=f"opens {name} at run time, and the package does not hold it",
                     wanted=f"{LIB}{name}",
                 )

@@ -57,7 +57,7 @@ def check_own_kernels(path: str, deep: DeepReading) -> Iterator[Finding]:
             yield finding
     yield from _unregistered(path, deep)
     for target, stubs in _by_target(deep.stubs):
-        late = [stub for stub in stubs if any(_is_older(one, target) for one in stub.whole)]
+        late = [stub for stub in stubs if any(_is_older(whole, target) for whole in stub.whole)]
         if 2 * len(stubs) >= deep.kernels[target]:
             every = f"half of its {deep.kernels[target]:,} kernels or more"
             yield _stubs(path, stubs, target, every, Severity.ERROR)
@@ -68,9 +68,9 @@ def check_own_kernels(path: str, deep: DeepReading) -> Iterator[Finding]:
 
 
 def _damages(path: str, deep: DeepReading) -> Iterator[Finding]:
-    for one in deep.damages[:_SHOWN]:
-        message = f"the image for {one.target} at {one.offset:#x}: {one.why}"
-        yield Finding(Code.A010 if one.packed else Code.A011, path, message)
+    for damage in deep.damages[:_SHOWN]:
+        message = f"the image for {damage.target} at {damage.offset:#x}: {damage.why}"
+        yield Finding(Code.A010 if damage.packed else Code.A011, path, message)
     yield from _rest(Code.A011, path, deep.damages, "images are not what their headers say")
 
 
@@ -81,9 +81,9 @@ def _gaps(path: str, gaps: Sequence[Gap]) -> Iterator[Finding]:
     yield from _rest(Code.A012, path, gaps, "images lack the kernels of their containers")
 
 
-def _rest(code: Code, path: str, found: Sequence[object], what: str) -> Iterator[Finding]:
-    if len(found) > _SHOWN:
-        yield Finding(code, path, f"{len(found) - _SHOWN:,} more {what}")
+def _rest(code: Code, path: str, items: Sequence[object], what: str) -> Iterator[Finding]:
+    if len(items) > _SHOWN:
+        yield Finding(code, path, f"{len(items) - _SHOWN:,} more {what}")
 
 
 def _unregistered(path: str, deep: DeepReading) -> Iterator[Finding]:
@@ -116,9 +116,9 @@ def _by_target(stubs: Sequence[Stub]) -> Iterator[tuple[CodeTarget, list[Stub]]]
         yield target, [stub for stub in stubs if target in stub.on]
 
 
-def _is_older(one: CodeTarget, target: CodeTarget) -> bool:
+def _is_older(older: CodeTarget, target: CodeTarget) -> bool:
     """Return whether ``one`` is for an older architecture than ``target``, without a suffix."""
-    return not one.arch.suffix and one.arch.number < target.arch.number
+    return not older.arch.suffix and older.arch.number < target.arch.number
 
 
 _NAMED = 3
@@ -170,21 +170,20 @@ def check_required(
     libraries: Sequence[Inspected], required: Sequence[Capability], *, jit: bool
 ) -> Iterator[Finding]:
     """Yield A009 for each of ``required`` that does not run the libraries natively or (``jit``) by JIT."""
-    found = together(libraries, [BY_CAPABILITY[device] for device in required])
+    verdicts = together(libraries, [BY_CAPABILITY[device] for device in required])
     enough = (Support.NATIVE, Support.JIT) if jit else (Support.NATIVE,)
-    for device, verdict in found.items():
+    for device, verdict in verdicts.items():
         if not verdict.because:
             yield Finding(Code.A009, "", f"on {device}: its machines are ARM, and this is not")
         elif verdict.support not in enough:
             names = listed([printable(name) for name in verdict.because], _LIBRARIES_NAMED)
             message = f"on {device}: {_FAILS[verdict.support]}, because of {names}"
             yield Finding(Code.A009, verdict.because[0], message)
-    if required and not found:
+    if required and not verdicts:
         yield Finding(Code.A009, "", f"on any GPU: {_why_none(libraries)}")
 
 
 def _why_none(libraries: Sequence[Inspected]) -> str:
-    """Return why none of the libraries has anything to run that is judged."""
     if any(item.raw for item in libraries):
         return "its device code lies outside of containers, so where it runs is not known"
     if any(item.coverage for item in libraries):

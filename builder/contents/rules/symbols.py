@@ -85,7 +85,8 @@ def _scope(library: Library, by_name: Mapping[str, Library]) -> list[Library]:
     """
     bridge = [BRIDGE] if library.name.startswith(_PROVIDERS) and BRIDGE in by_name else []
     names = reachable(
-        [library.name, *bridge], lambda name: [one for one in by_name[name].elf.needed if one in by_name]
+        [library.name, *bridge],
+        lambda name: [needed for needed in by_name[name].elf.needed if needed in by_name],
     )
     return [by_name[name] for name in names]
 
@@ -97,7 +98,7 @@ def _lacking(library: Library, scope: Sequence[Library], by_name: Mapping[str, L
     in scope needs the driver.
     """
     defined = set(_definitions(scope))
-    driver = any(_CUDA_DRIVER in one.elf.needed for one in scope)
+    driver = any(_CUDA_DRIVER in other.elf.needed for other in scope)
     return [
         ask
         for ask in library.elf.symbols.asks
@@ -108,7 +109,7 @@ def _lacking(library: Library, scope: Sequence[Library], by_name: Mapping[str, L
 
 
 def _definitions(scope: Sequence[Library]) -> Iterator[tuple[str, str]]:
-    for export in (export for one in scope for export in one.elf.symbols.exports):
+    for export in (export for library in scope for export in library.elf.symbols.exports):
         yield export.name, export.version
         yield export.name, _ANY
 
@@ -146,5 +147,7 @@ def _counted(symbols: Sequence[Symbol]) -> str:
 
 
 def _some(symbols: Iterable[Symbol]) -> str:
-    names = sorted({f"{one.name}@{one.version}" if one.version else one.name for one in symbols})
+    names = sorted(
+        {f"{symbol.name}@{symbol.version}" if symbol.version else symbol.name for symbol in symbols}
+    )
     return abridged([shortened(name) for name in names], _SHOWN)

@@ -80,8 +80,8 @@ def capabilities(text: str) -> Tuple[Capability, ...]:
 
     Raises ``ValueError``, which names the word that is none.
     """
-    found = [_spelled(word, "a compute capability like 8.6", suffixes=("",)) for word in text.split(",")]
-    return tuple(Capability(arch.major, arch.minor) for arch in found)
+    arches = [_spelled(word, "a compute capability like 8.6", suffixes=("",)) for word in text.split(",")]
+    return tuple(Capability(arch.major, arch.minor) for arch in arches)
 
 
 def _spelled(word: str, wanted: str, *, suffixes: Tuple[str, ...]) -> Arch:

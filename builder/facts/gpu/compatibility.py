@@ -65,15 +65,15 @@ def implied(known: Mapping[Capability, str], device: Capability) -> str:
     on higher minor versions. PTX that runs on several major versions has no suffix, so a driver compiles it
     for newer devices too.
     """
-    cards = sorted(one for one in known if one.number not in EMBEDDED)
-    older = [one for one in cards if one < device]
+    cards = sorted(capability for capability in known if capability.number not in EMBEDDED)
+    older = [card for card in cards if card < device]
     if device.number in EMBEDDED or not older:
         return NONE
-    alike = [one for one in older if one.major == device.major < _FIRST_SUFFIX]
-    if any(known[one] == NATIVE for one in alike):
+    alike = [capability for capability in older if capability.major == device.major < _FIRST_SUFFIX]
+    if any(known[capability] == NATIVE for capability in alike):
         return NATIVE
     nearest = older[-1]
-    plain = any(known[one] == JIT and one.major != nearest.major for one in cards)
+    plain = any(known[capability] == JIT and capability.major != nearest.major for capability in cards)
     return JIT if known[nearest] == JIT and plain else NONE
 
 
@@ -137,7 +137,7 @@ def ptx_floor(isa: Version) -> Optional[str]:
 
 def cuda_of_driver(driver: str) -> Version:
     """Return the newest known CUDA version that a Linux driver supports, 12.0 at least."""
-    known = [one.cuda for one in _DRIVERS if version_of(one.linux) <= version_of(driver)]
+    known = [branch.cuda for branch in _DRIVERS if version_of(branch.linux) <= version_of(driver)]
     return known[-1] if known else (12, 0)
 
 

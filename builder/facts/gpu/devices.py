@@ -76,9 +76,9 @@ in between, and WSL shows them: nvidia-smi 580.105.07 reports driver 581.80 ther
 
 def above_ceiling(driver: str, ceiling: str) -> bool:
     """Return whether ``driver`` is of a newer branch than ``ceiling``; 581.80 is not newer than ``580``."""
-    found, limit = parse_driver(driver), parse_driver(ceiling)
+    version, limit = parse_driver(driver), parse_driver(ceiling)
     following = _NEXT_BRANCH.get(ceiling)
-    return found >= following if following else found[: len(limit)] > limit
+    return version >= following if following else version[: len(limit)] > limit
 
 
 def platform_of(system: str, machine: str) -> str:

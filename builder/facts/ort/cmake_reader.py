@@ -91,7 +91,7 @@ class Reached(NamedTuple):
 
 def commands_in(text: str, file: str) -> list[Command]:
     """Return the commands of a CMake file, in order. Raises ``ParseError`` with the line of a broken one."""
-    found: list[Command] = []
+    commands: list[Command] = []
     arguments: list[Argument] = []
     name, line, depth, end = "", 1, 0, 0
     for token in _TOKENS.finditer(text):
@@ -106,7 +106,7 @@ def commands_in(text: str, file: str) -> list[Command]:
         if kind == "word" and not name:
             name, line, arguments = token["word"].lower(), text.count("\n", 0, token.start()) + 1, []
         elif depth == 0:
-            found.append(Command(name, tuple(arguments), file, line))
+            commands.append(Command(name, tuple(arguments), file, line))
             name = ""
         elif (depth, token["paren"]) != (1, "("):
             arguments.append(Argument(token[kind], is_quoted=kind in {"quoted", "bracket"}))
@@ -116,7 +116,7 @@ def commands_in(text: str, file: str) -> list[Command]:
             cause="no whole command of CMake's language begins in this line",
             advice=_ADVICE,
         )
-    return found
+    return commands
 
 
 def reached(
@@ -283,8 +283,8 @@ class _Run:
         else:
             folders = dict.fromkeys(("", here, *sorted({dirname(path) for path in self.files})))
             places = [f"{folder}/{name}{end}" for folder in folders for end in ("", ".cmake")]
-        found = (place for place in (normpath(place.lstrip("/")) for place in places) if place in self.files)
-        if (path := next(found, None)) and path not in self.entered:
+        known = (place for place in (normpath(place.lstrip("/")) for place in places) if place in self.files)
+        if (path := next(known, None)) and path not in self.entered:
             yield from self.file(path, certain=certain)
 
     def _dependent_option(
@@ -321,7 +321,6 @@ class _Run:
             self.values[words[-1] if action in {"LENGTH", "GET", "FIND", "JOIN"} else name] = _UNKNOWN
 
     def _text(self, text: str) -> str:
-        """Return the text with the values of its variables."""
         known = _REFERENCE.sub(lambda match: self.value(match[1]), text)
         return re.sub(r"\$(?:ENV|CACHE)?\{.*\}", _UNKNOWN, known)
 
@@ -360,19 +359,18 @@ class _Run:
         return self._is_true(first)
 
     def _compared(self, left: Argument, operator: str, right: Argument) -> Truth:
-        one = self._operand(left)
+        value = self._operand(left)
         other = self._operand(right) if operator == "STREQUAL" else self._text(right.text)
-        if _is_open(one + other) or operator not in {"STREQUAL", "MATCHES"}:
+        if _is_open(value + other) or operator not in {"STREQUAL", "MATCHES"}:
             return None
         if operator == "STREQUAL":
-            return one == other
+            return value == other
         try:
-            return re.search(other, one) is not None
+            return re.search(other, value) is not None
         except re.error:  # CMake's own dialect
             return None
 
     def _operand(self, argument: Argument) -> str:
-        """Return a side of a comparison: an unquoted name of a variable stands for its value."""
         text = self._text(argument.text)
         if argument.is_quoted or argument.text != text:
             return text
@@ -452,7 +450,7 @@ def archives(
     needed. Raises ``ParseError`` for a file that cannot be read, and for a use without a line in the list.
     """
     listed = _listed(files.get(_LIST, ""))
-    found = set()
+    downloads = set()
     scripts = {path: text for path, text in files.items() if path != _LIST}
     try:
         run = list(reached(scripts, settings, open_settings))
@@ -462,25 +460,25 @@ def archives(
     for command, is_certain in run:
         for name in (name for argument in command.arguments for name in _USE.findall(argument.text)):
             if name in listed:
-                found.add(_archive(name, *listed[name]))
+                downloads.add(_archive(name, *listed[name]))
             elif is_certain:
                 raise _not_understood(f"{command.file}:{command.line}", f"{_LIST} has no line for {name}")
-    if not found:
+    if not downloads:
         raise _not_understood("CMakeLists.txt", f"nothing of {_LIST} is downloaded by it")
-    return tuple(sorted(found))
+    return tuple(sorted(downloads))
 
 
 def _listed(text: str) -> dict[str, tuple[int, str, str]]:
     """Return number, URL and SHA-1 of the list's lines, by name."""
-    found = {}
+    by_name = {}
     for number, line in enumerate(map(str.strip, text.splitlines()), start=1):
         if not line or line.startswith("#"):
             continue
         name, *rest = map(str.strip, line.split(";"))
         if len(rest) != 2 or not _SHA1.fullmatch(rest[1]):  # noqa: PLR2004
             raise _not_understood(f"{_LIST}:{number}", f"{line!r} is not name;URL;SHA-1")
-        found[name] = (number, rest[0], rest[1].lower())
-    return found
+        by_name[name] = (number, rest[0], rest[1].lower())
+    return by_name
 
 
 def _archive(name: str, number: int, url: str, sha1: str) -> Download:

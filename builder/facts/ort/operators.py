@@ -51,10 +51,10 @@ class OperatorTable:
 
     def operators(self) -> dict[str, tuple[str, ...]]:
         """Return the sorted names of the operators with a kernel, by domain."""
-        found: defaultdict[str, set[str]] = defaultdict(set)
+        by_domain: defaultdict[str, set[str]] = defaultdict(set)
         for item in self.kernels:
-            found[item.domain].add(item.operator)
-        return {domain: tuple(sorted(names)) for domain, names in sorted(found.items())}
+            by_domain[item.domain].add(item.operator)
+        return {domain: tuple(sorted(names)) for domain, names in sorted(by_domain.items())}
 
     def why_missing(self, operators: Iterable[str]) -> str:
         """Return a text on why nodes of ``operators`` have no kernel.

@@ -143,7 +143,7 @@ class Launch:
     span: ReleaseRange = _READ
     """The releases that this is true for."""
     served: Mapping[int, int] = field(default_factory=dict)
-    """Numbers of older architectures by those whose devices run their SASS, if the set has the older one."""
+    """``{86: 80}``: devices of 8.6 run the SASS for 8.0, if the set has 8.0."""
 
     def launched(self, arches: Iterable[Arch]) -> frozenset[Arch]:
         """Return those of ``arches`` whose devices the kernels are launched on."""
@@ -219,7 +219,7 @@ seconds for five, 4 GB)."""
 
 
 _SHARED_PTX: Mapping[int, int] = {52: 50, 61: 60}
-"""Numbers of older architectures by those whose SASS is made from their PTX.
+"""``{52: 50}``: the SASS for 5.2 is made from the PTX for 5.0.
 
 nvcc makes the PTX of a unit once for both, then SASS for each (``code=[sm_50,sm_52]``; NVIDIA's manual of
 nvcc, "Two-Staged Compilation"). ORT 1.21.0, CUTLASS 3.5.1 and CUDA 12.4's headers compare ``__CUDA_ARCH__``
@@ -242,8 +242,8 @@ def shared_ptx(sm: Iterable[Arch], version: str, launch: Launch | None = None) -
 
 def launches(version: str) -> tuple[Launch, ...]:
     """Return the known ``LAUNCHES`` of an ORT version; none for a version whose source was not read."""
-    found = LAUNCHES if version in _READ else ()
-    return tuple(launch for launch in found if version in launch.span)
+    known = LAUNCHES if version in _READ else ()
+    return tuple(launch for launch in known if version in launch.span)
 
 
 def without_device_code(version: str) -> tuple[str, ...]:
@@ -301,7 +301,7 @@ def unit_sets(whole: Iterable[Arch], version: str) -> tuple[UnitSet, ...]:
     """
     every = frozenset(whole)
     parts = _parts(every, version) if SPLITS_UNITS.holds(version) else _launched_sets(every, version)
-    return tuple(one for one in (UnitSet("whole list", every), *parts) if one.sass)
+    return tuple(unit_set for unit_set in (UnitSet("whole list", every), *parts) if unit_set.sass)
 
 
 def observed_unit_sets(containers: Iterable[frozenset[Arch]], version: str) -> tuple[UnitSet, ...]:
@@ -337,31 +337,31 @@ def _if_counts_agree(
     compared.
     """
     wanted: Counter[frozenset[Arch]] = Counter()
-    for one in unit_sets[1:]:
-        wanted[one.sass] += one.units or 0
-    found = Counter(containers)
-    uncounted = all(one.units is None for one in unit_sets[1:])
-    agree = uncounted or all(found[part] == count for part, count in wanted.items())
+    for unit_set in unit_sets[1:]:
+        wanted[unit_set.sass] += unit_set.units or 0
+    counts = Counter(containers)
+    uncounted = all(unit_set.units is None for unit_set in unit_sets[1:])
+    agree = uncounted or all(counts[part] == count for part, count in wanted.items())
     return unit_sets if len(unit_sets) > 1 and agree else ()
 
 
-def explained_by(found: Iterable[Arch], unit_sets: Sequence[UnitSet]) -> tuple[UnitSet, ...]:
+def explained_by(arches: Iterable[Arch], unit_sets: Sequence[UnitSet]) -> tuple[UnitSet, ...]:
     """Return the sets of units that are for exactly the architectures ``found``; empty where there is none.
 
     They must agree exactly, so that a unit that lost an architecture is not taken for one that never had it.
     """
-    held = frozenset(found)
-    return tuple(one for one in unit_sets if one.sass == held)
+    held = frozenset(arches)
+    return tuple(unit_set for unit_set in unit_sets if unit_set.sass == held)
 
 
-def meant_for(arch: Arch, unit_sets: Sequence[UnitSet], found: Iterable[Arch]) -> bool:
+def meant_for(arch: Arch, unit_sets: Sequence[UnitSet], arches: Iterable[Arch]) -> bool:
     """Return whether a container with SASS for ``found`` is meant for the devices of ``arch``.
 
     A container that no set of units explains is meant for all devices. A device that runs an older
     architecture's code (7.5 that of sm_70) may need a unit that was not compiled for that architecture.
     """
-    explaining = explained_by(found, unit_sets)
-    return not explaining or any(one.meant_for(arch.number) for one in explaining)
+    explaining = explained_by(arches, unit_sets)
+    return not explaining or any(unit_set.meant_for(arch.number) for unit_set in explaining)
 
 
 def _parts(whole: frozenset[Arch], version: str) -> Iterator[UnitSet]:

@@ -45,17 +45,19 @@ _VERBS = {
 _KINDS = {Kind.SASS: "SASS", Kind.PTX: "PTX", Kind.LTOIR: "LTO IR", Kind.OTHER: "unknown"}
 
 
-def sentence(found: Comparison) -> str:
+def sentence(comparison: Comparison) -> str:
     """Return sentences on the GPUs that were lost and won, worst first, also by single libraries."""
-    unread = sum(bool(one.problem) for pair in found.pairs for side in pair.sides for one in side)
+    unread = sum(
+        bool(library.problem) for pair in comparison.pairs for side in pair.sides for library in side
+    )
     files = "1 library" if unread == 1 else f"{unread:,} libraries"
     caution = f" But {files} cannot be read: what changed there is not known." if unread else ""
-    if not found.changes:
+    if not comparison.changes:
         nothing = "What can be read of both holds no" if unread else "Neither holds"
         return f"{nothing} device code that a GPU could run.{caution}"
     alike = grouped(
         ((change.effect, change.old.support, change.new.support, change.doubtful), device)
-        for device, change in found.changes.items()
+        for device, change in comparison.changes.items()
     )
     clauses = [
         f"{verb} {where(devices)}: {_WAYS[old]} before, {_WAYS[new]} now{' (doubtful)' * doubtful}."
@@ -63,17 +65,17 @@ def sentence(found: Comparison) -> str:
         for (which, old, new, doubtful), devices in alike.items()
         if which is effect
     ]
-    clauses += _lost_by_one(found)
+    clauses += _lost_by_one(comparison)
     return (" ".join(clauses) or "Runs on the same GPUs as before, in the same way.") + caution
 
 
-def _lost_by_one(found: Comparison) -> Iterator[str]:
+def _lost_by_one(comparison: Comparison) -> Iterator[str]:
     """Yield sentences on GPUs that a library of both sources lost while all libraries together did not."""
     alike: dict[tuple[Capability, ...], list[str]] = {}
-    for pair in found.pairs:
-        changes = pair.changes(found.gpus) if pair.old and pair.new and not pair.unread else {}
+    for pair in comparison.pairs:
+        changes = pair.changes(comparison.gpus) if pair.old and pair.new and not pair.unread else {}
         lost = [device for device, change in changes.items() if change.effect is Effect.LOST]
-        hidden = tuple(device for device in lost if found.changes[device].effect is not Effect.LOST)
+        hidden = tuple(device for device in lost if comparison.changes[device].effect is not Effect.LOST)
         alike.setdefault(hidden, []).append(printable(pair.name.rpartition("/")[2]))
     for devices, names in alike.items():
         if devices:
@@ -81,38 +83,38 @@ def _lost_by_one(found: Comparison) -> Iterator[str]:
 
 
 def changes_map(
-    old: InspectedSource, new: InspectedSource, found: Comparison, columns: Sequence[Gpu] | None = None
+    old: InspectedSource, new: InspectedSource, comparison: Comparison, columns: Sequence[Gpu] | None = None
 ) -> HeatMap:
     """Return the heat map of two sources; a cell whose support changed has both letters, ``N→.``.
 
     ``columns``: the GPUs of the maps that are drawn with it, which include those compared (default: these).
     """
-    pairs = [pair for pair in found.pairs if pair.has_code]
+    pairs = [pair for pair in comparison.pairs if pair.has_code]
     folder = common_folder([pair.name for pair in pairs])
     named = [(printable(pair.name[len(folder) :]), pair) for pair in pairs]
-    gpus = tuple(found.gpus if columns is None else columns)
-    total = _cells(found.changes, gpus)
+    gpus = tuple(comparison.gpus if columns is None else columns)
+    total = _cells(comparison.changes, gpus)
     return HeatMap(
         label=f"{printable(old.label)} → {printable(new.label)}",
         gpus=gpus,
         folder=printable(folder),
-        sentence=sentence(found),
+        sentence=sentence(comparison),
         promises=(),
-        rows=tuple(_row(name, pair, found.gpus, gpus) for name, pair in named),
-        total=HeatMapRow(_total_name(found), total, summary=True) if total else None,
+        rows=tuple(_row(name, pair, comparison.gpus, gpus) for name, pair in named),
+        total=HeatMapRow(_total_name(comparison), total, summary=True) if total else None,
         notes=tuple(_notes(named)),
         details=(),
     )
 
 
-def _total_name(found: Comparison) -> str:
-    return PARTIAL_TOTAL if any(pair.unread for pair in found.pairs) else TOTAL
+def _total_name(comparison: Comparison) -> str:
+    return PARTIAL_TOTAL if any(pair.unread for pair in comparison.pairs) else TOTAL
 
 
 def _row(name: str, pair: Pair, compared: Sequence[Gpu], gpus: Sequence[Gpu]) -> HeatMapRow:
     if pair.unread:
         return HeatMapRow(name, remark="one of the two cannot be read", unread=True)
-    if not any(one.runnable for side in pair.sides for one in side):
+    if not any(library.runnable for side in pair.sides for library in side):
         return HeatMapRow(name, remark=NOTHING_TO_RUN)
     containers = pair.new.coverage.containers if pair.new and pair.new.coverage else 0
     return HeatMapRow(name, _cells(pair.changes(compared), gpus), containers=containers)
@@ -147,17 +149,17 @@ def _notes(named: Iterable[tuple[str, Pair]]) -> Iterator[Note]:
             yield Note(name, "is gone")
         elif pair.old.name != pair.new.name:
             yield Note(name, f"was {printable(pair.old.name)}")
-        for one in (pair.old, pair.new):
-            if one and one.problem:
-                yield Note(name, f"cannot be read: {printable(one.problem)}")
+        for library in (pair.old, pair.new):
+            if library and library.problem:
+                yield Note(name, f"cannot be read: {printable(library.problem)}")
 
 
-def changes_text(old: InspectedSource, new: InspectedSource, found: Comparison) -> str:
+def changes_text(old: InspectedSource, new: InspectedSource, comparison: Comparison) -> str:
     """Return the text of the difference: sentence, heat map, and bytes of code before and now."""
-    shown = changes_map(old, new, found)
-    pairs = [pair for pair in found.pairs if pair.has_code and not pair.unread]
+    shown = changes_map(old, new, comparison)
+    pairs = [pair for pair in comparison.pairs if pair.has_code and not pair.unread]
     sizes = [line for pair in pairs for line in _size_changes(printable(pair.name), "file", *pair.sides)]
-    sizes += _size_changes(_total_name(found), "files", *found.read) if len(pairs) > 1 else ()
+    sizes += _size_changes(_total_name(comparison), "files", *comparison.read) if len(pairs) > 1 else ()
     head = [f"{'bytes':<20}{'before':>16}{'now':>16}{'difference':>17}"] if sizes else []
     return "\n".join([*wrapped(shown.sentence), "", text([replace(shown, sentence="")]), "", *head, *sizes])
 
@@ -167,7 +169,7 @@ def _size_changes(name: str, files: str, old: Sequence[Inspected], new: Sequence
     yield name
     for kind, arch in sorted_code({*before, *now}):
         yield _size_change(f"{_KINDS[kind]} {arch}", before.get((kind, arch), 0), now.get((kind, arch), 0))
-    yield _size_change(files, *(sum(one.size for one in side) for side in (old, new)))
+    yield _size_change(files, *(sum(library.size for library in side) for side in (old, new)))
 
 
 def _size_change(what: str, before: int, now: int) -> str:

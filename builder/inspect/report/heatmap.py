@@ -203,11 +203,11 @@ def _row(name: str, item: Inspected, gpus: Iterable[Gpu]) -> HeatMapRow:
         return HeatMapRow(name, remark="none in containers" if item.raw else "no device code")
     if item.runnable is None:
         return HeatMapRow(name, remark=NOTHING_TO_RUN, containers=coverage.containers)
-    found = verdicts(item)
+    by_device = verdicts(item)
     cells = tuple(
         _cell(
             gpu,
-            found[gpu.capability] if fits(item, gpu) else None,
+            by_device[gpu.capability] if fits(item, gpu) else None,
             f" {counts(coverage.tally[gpu.capability])}.",
         )
         for gpu in gpus
@@ -226,12 +226,12 @@ def _cell(gpu: Gpu, verdict: Verdict | None, how: str) -> Cell:
 
 def _total(named: Sequence[tuple[str, Inspected]], gpus: Sequence[Gpu]) -> HeatMapRow | None:
     items = [item for _, item in named]
-    found, names = together(items, gpus), {item.name: name for name, item in named}
-    if not found:
+    by_device, names = together(items, gpus), {item.name: name for name, item in named}
+    if not by_device:
         return None
     cells = tuple(
         _cell(gpu, verdict if verdict.because else None, _because(verdict, names))
-        for gpu, verdict in zip(gpus, found.values(), strict=True)
+        for gpu, verdict in zip(gpus, by_device.values(), strict=True)
     )
     name = PARTIAL_TOTAL if any(item.problem for item in items) else TOTAL
     containers = sum(item.runnable.containers for item in items if item.runnable)
@@ -269,20 +269,20 @@ _STAR = "*"
 
 def text(maps: Sequence[HeatMap]) -> str:
     """Return all maps as tables of text, separated by blank lines, with the legend of marks at the end."""
-    return "\n\n".join([*("\n".join(_map_lines(found)) for found in maps), _TEXT_LEGEND])
+    return "\n\n".join([*("\n".join(_map_lines(heat_map)) for heat_map in maps), _TEXT_LEGEND])
 
 
-def _map_lines(found: HeatMap) -> Iterator[str]:
-    names = [_row_name(row) for row in found.all_rows]
+def _map_lines(heat_map: HeatMap) -> Iterator[str]:
+    names = [_row_name(row) for row in heat_map.all_rows]
     width = max([*(len(name) for name in names if len(name) <= _LONGEST), len(_LIBRARY)])
-    least = max([_CELL_OF_TEXT, *(len(cell.mark) for row in found.all_rows for cell in row.cells)])
-    generations = by_generation(found.gpus)
-    heads = list(_columns(generations, (str(gpu.capability) for gpu in found.gpus), least))
-    titles = [f"{one.name:^{len(head)}}" for one, head in zip(generations, heads, strict=True)]
-    yield f"{found.label}, in {found.folder}" if found.folder else found.label
+    least = max([_CELL_OF_TEXT, *(len(cell.mark) for row in heat_map.all_rows for cell in row.cells)])
+    generations = by_generation(heat_map.gpus)
+    heads = list(_columns(generations, (str(gpu.capability) for gpu in heat_map.gpus), least))
+    titles = [f"{generation.name:^{len(head)}}" for generation, head in zip(generations, heads, strict=True)]
+    yield f"{heat_map.label}, in {heat_map.folder}" if heat_map.folder else heat_map.label
     yield _GAP.join([" " * width, *titles]).rstrip()
     yield _GAP.join([f"{_LIBRARY:<{width}}", *heads, "containers"])
-    for row, name in zip(found.all_rows, names, strict=True):
+    for row, name in zip(heat_map.all_rows, names, strict=True):
         if len(name) > width:  # a line of its own
             yield name
         first = f"{name if len(name) <= width else '':<{width}}"
@@ -292,8 +292,8 @@ def _map_lines(found: HeatMap) -> Iterator[str]:
         else:
             yield _GAP.join([first, row.remark])
     yield ""
-    yield from wrapped(found.sentence)
-    for note in found.texts:
+    yield from wrapped(heat_map.sentence)
+    for note in heat_map.texts:
         yield from wrapped(note)
 
 

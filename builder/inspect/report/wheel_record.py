@@ -114,8 +114,8 @@ class WheelRecord:
     def source(self) -> InspectedSource:
         """Return the wheel as a source of ``inspect``. Raises ``ValueError`` as ``library_of`` does."""
         plain = (Inspected(name=name) for name in self.without_code)
-        found = (*map(library_of, self.libraries), *plain)
-        return InspectedSource(self.label, tuple(sorted(found, key=lambda item: item.name)))
+        libraries = (*map(library_of, self.libraries), *plain)
+        return InspectedSource(self.label, tuple(sorted(libraries, key=lambda item: item.name)))
 
 
 def record_of(
@@ -159,8 +159,11 @@ def require_wheel(filename: str) -> None:
 
 def verdicts_of(libraries: Sequence[Inspected]) -> Mapping[str, str]:
     """Return ``WheelRecord.verdicts`` for ``libraries``, by the current rules."""
-    found = together(libraries)
-    return {str(device): f"{one.support.value}{'?' * bool(one.doubt)}" for device, one in found.items()}
+    by_device = together(libraries)
+    return {
+        str(device): f"{verdict.support.value}{'?' * bool(verdict.doubt)}"
+        for device, verdict in by_device.items()
+    }
 
 
 def dumps(record: WheelRecord) -> str:
@@ -293,7 +296,8 @@ def _code_of(coverage: LibraryCoverage) -> CodeFacts:
         held=tuple(_held(code, count) for code, count in sorted(coverage.held.items(), key=_order)),
         inputs=tuple(_held(code, count) for code, count in sorted(inputs, key=_order)),
         units=tuple(
-            UnitFacts(one.name, _words(one.sass), one.units, one.launched) for one in coverage.unit_sets
+            UnitFacts(unit_set.name, _words(unit_set.sass), unit_set.units, unit_set.launched)
+            for unit_set in coverage.unit_sets
         ),
         isa=coverage.isa,
         idle=coverage.nothing_to_run,
@@ -316,7 +320,7 @@ def _coverage(name: str, facts: CodeFacts) -> LibraryCoverage:
             unlinked=facts.unlinked,
             specialised=is_specialised(name),
             zstd=facts.zstd,
-            held={_held_code(one): one.containers for one in facts.held},
+            held={_held_code(held): held.containers for held in facts.held},
             held_by_inputs=frozenset(map(_held_code, facts.inputs)),
             unit_sets=tuple(map(_unit_set, facts.units)),
         )

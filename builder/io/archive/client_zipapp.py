@@ -110,6 +110,10 @@ def imported_modules(source: Path, *entries: str) -> list[str]:
 def _modules(source: Path) -> list[str]:
     """Return what ships, and the packages that it lies in, as paths below ``source``."""
     places = [source / "builder" / name for name in SHIPPED]
-    found = {path for place in places for path in (place, *place.rglob("*")) if path.suffix in _SHIPPED_KINDS}
-    packages = {above / "__init__.py" for path in found for above in path.parents if source in above.parents}
-    return sorted(path.relative_to(source).as_posix() for path in found | packages)
+    shipped = {
+        path for place in places for path in (place, *place.rglob("*")) if path.suffix in _SHIPPED_KINDS
+    }
+    packages = {
+        above / "__init__.py" for path in shipped for above in path.parents if source in above.parents
+    }
+    return sorted(path.relative_to(source).as_posix() for path in shipped | packages)

@@ -198,6 +198,5 @@ class _Gzip:
 
 
 def _deflated(block: bytes, history: bytes, level: int) -> bytes:
-    """Return the block as deflate blocks that end on a whole byte."""
     stream = zlib_ng.compressobj(level=level, wbits=-zlib_ng.MAX_WBITS, zdict=history)
     return stream.compress(block) + stream.flush(zlib_ng.Z_SYNC_FLUSH)

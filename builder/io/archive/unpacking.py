@@ -74,11 +74,11 @@ def texts_of(package: Path, paths: Collection[str]) -> Mapping[str, bytes]:
 
     Raises ``IntegrityError``, also for a member of more than 16 MiB.
     """
-    found = {}
+    texts = {}
     for path, chunks in members_of(package):
         if path in paths:
-            found[path] = _text(package, path, chunks)
-    return found
+            texts[path] = _text(package, path, chunks)
+    return texts
 
 
 def _text(package: Path, path: str, chunks: Iterator[bytes]) -> bytes:

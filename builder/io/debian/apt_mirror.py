@@ -26,14 +26,14 @@ def download_debian(
     If a mirror lacks the file, the next one is tried.
     """
     dest = folder / PurePosixPath(item.spec).name
-    found = mirrors.find()
-    for mirror in found:
+    addresses = mirrors.find()
+    for mirror in addresses:
         try:
             transfer.download(url_of(mirror, item.spec), dest, size=pin.size if pin else 0)
         except NotThereError:
             continue
         return dest
-    tried_mirrors = redacted(" or ".join(found))
+    tried_mirrors = redacted(" or ".join(addresses))
     raise TransferError(
         f"{item.key} is not on {tried_mirrors}",
         cause="Debian's archive no longer has this version",
@@ -80,15 +80,15 @@ class AptMirrors:
     @property
     def snapshot(self) -> str:
         """Return the time in the URL ``override``, ``20251101T000000Z``; empty for a current archive."""
-        found = _SNAPSHOT.search(self._override or "")
-        return found[0] if found else ""
+        match = _SNAPSHOT.search(self._override or "")
+        return match[0] if match else ""
 
     def find(self) -> tuple[str, ...]:
         """Return the URLs of the mirrors, best first, without a final slash; ``DEBIAN`` if apt has none."""
         if self._override:
             return (self._override.rstrip("/"),)
-        found = debian_mirrors(self._sources())
-        mirrors = tuple(mirror for uri in found for mirror in self._expand(uri))
+        addresses = debian_mirrors(self._sources())
+        mirrors = tuple(mirror for uri in addresses for mirror in self._expand(uri))
         return mirrors or (DEBIAN,)
 
     def _sources(self) -> dict[str, str]:

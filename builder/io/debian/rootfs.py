@@ -241,9 +241,8 @@ def _digest(recipe: Iterable[str], snapshot: str) -> str:
 
 
 def _busybox_links(tar: Path) -> list[str]:
-    """Return the paths of the links to busybox in a slim system's tar."""
     with tarfile.open(tar, "r:") as archive:
-        return [one.name for one in archive if one.issym() and one.linkname == "/bin/busybox"]
+        return [member.name for member in archive if member.issym() and member.linkname == "/bin/busybox"]
 
 
 def _require_packages(tar: Path, packages: Sequence[str]) -> None:
@@ -274,7 +273,7 @@ def _slim_packages(tar: Path) -> tuple[DebianPackage, ...]:
             told = [_text(archive, name) for name in names if name.startswith(f"{_STATUSES}/")]
     except (OSError, tarfile.TarError) as error:
         raise _not_whole(str(error)) from error
-    return tuple(sorted(_package(one) for text in told for one in stanzas(text)))
+    return tuple(sorted(_package(stanza) for text in told for stanza in stanzas(text)))
 
 
 def _installed_packages(tar: Path) -> tuple[DebianPackage, ...]:
@@ -291,10 +290,10 @@ def _of_installed(status: str, index: str) -> Iterator[DebianPackage]:
     known = {_key(stanza): stanza for stanza in stanzas(index) if "SHA256" in stanza}
     for stanza in stanzas(status):
         if stanza.get("Status") == "install ok installed":
-            found = known.get(_key(stanza))
-            if found is None:
+            indexed = known.get(_key(stanza))
+            if indexed is None:
                 raise _not_whole(f"no index names the file of {' '.join(_key(stanza))}")
-            yield _package(found)
+            yield _package(indexed)
 
 
 def _package(stanza: Mapping[str, str]) -> DebianPackage:

@@ -126,5 +126,5 @@ class ContainerInspector:
                 f"The image {self._image} has no cuobjdump",
                 advice="Remove it (docker image rm) and run again.",
             )
-        _, *found = _PART.split(done.stdout)
-        return done, dict(zip(found[::2], found[1::2], strict=True))
+        _, *parts = _PART.split(done.stdout)
+        return done, dict(zip(parts[::2], parts[1::2], strict=True))

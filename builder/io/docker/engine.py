@@ -207,7 +207,9 @@ class DockerEngine:
                 cause=f"the engine gave no answer ({error})",
                 advice="Try again.",
             ) from error
-        platforms = [f"{one['os']}/{one['architecture']}" for one in data.attrs.get("Platforms") or ()]
+        platforms = [
+            f"{offered['os']}/{offered['architecture']}" for offered in data.attrs.get("Platforms") or ()
+        ]
         if platforms and _PLATFORM not in platforms:
             raise NotThereError(
                 f"{reference} has no image for {_PLATFORM}",
@@ -275,7 +277,7 @@ class DockerEngine:
                 if tag.startswith("ortpacks/")
             }
         return [
-            *(EngineResource("container", one.short_id, str(one.id)) for one in containers),
+            *(EngineResource("container", container.short_id, str(container.id)) for container in containers),
             *(EngineResource("image", tag, tag, size) for tag, size in sorted(images.items())),
             *self._caches(),
         ]
@@ -344,7 +346,7 @@ class DockerEngine:
         ``flag`` is ``builder`` or ``context``. The ``*`` that marks the current name is left out.
         """
         lines = self._runner.run(_LISTS[flag]).stdout.splitlines()[1:]
-        return [found[0] for line in lines if (found := re.match(r"[^\s*]+", line))]
+        return [name[0] for line in lines if (name := re.match(r"[^\s*]+", line))]
 
     def wake(self, builder: str) -> None:
         """Start a builder unless it runs. Raises ``ToolMissingError`` with the reason of a failure.
@@ -365,14 +367,13 @@ class DockerEngine:
         listing = self._runner.run(["docker", "buildx", "du", "--verbose"]).stdout
         for kind, pattern in (("cache", _CACHE_MOUNT), ("copy", _COPY)):
             for entry in re.split(r"^(?=ID:)", listing, flags=re.MULTILINE)[1:]:
-                found, fields = pattern.search(entry), dict(_FIELD.findall(entry))
-                if found and fields["Mutable"] == "true":
+                match, fields = pattern.search(entry), dict(_FIELD.findall(entry))
+                if match and fields["Mutable"] == "true":
                     number, unit = re.findall(r"[\d.]+|\D+", fields["Size"])
                     size = round(float(number) * _UNITS[unit])
-                    yield EngineResource(kind, found[1], fields["ID"], size)
+                    yield EngineResource(kind, match[1], fields["ID"], size)
 
     def _drop(self, cache: EngineResource) -> None:
-        """Remove a cache mount or a copy. One that a build uses stays."""
         self._runner.run(["docker", "buildx", "prune", "--force", f"--filter=id={cache.key}"])
 
     def _sdk(self) -> docker.DockerClient:
@@ -447,14 +448,12 @@ class DockerEngine:
         return container
 
     def _remove_orphans(self) -> None:
-        """Remove the containers that killed processes of this machine left."""
         ours: dict[str, str | list[str] | bool] = {"label": f"{LABEL}=run"}
         for container in self._sdk().containers.list(all=True, filters=ours, ignore_removed=True):
             if _is_dead(container.labels.get(_OWNER, "")):
                 self._remove_dead(container)
 
     def _remove_dead(self, container: Container) -> None:
-        """Remove a container that another process of ours may be removing too."""
         try:
             container.remove(force=True)
         except APIError as error:
@@ -609,13 +608,13 @@ def _failure(request: ImageBuild, error: CommandError, text: str, tail: list[str
     )
 
 
-def require_version(what: str, found: str, floor: tuple[int, int]) -> None:
+def require_version(what: str, version: str, floor: tuple[int, int]) -> None:
     """Raise ``ToolMissingError`` when version ``found`` of ``what`` is below ``floor``."""
-    number = tuple(int(part) for part in re.findall(r"\d+", found)[:2])
+    number = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
     if number < floor:
         wanted = ".".join(map(str, floor))
         raise ToolMissingError(
-            f"{what} is {found or 'of an unknown version'}; {wanted} or newer is needed for BuildKit's named "
-            "contexts and cache mounts",
+            f"{what} is {version or 'of an unknown version'}; {wanted} or newer is needed for BuildKit's "
+            "named contexts and cache mounts",
             advice="Update Docker.",
         )

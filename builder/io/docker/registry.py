@@ -131,11 +131,11 @@ class Registry:
 
     def put_blob(self, data: bytes, media_type: str) -> dict[str, object]:
         """Write a small blob, and return its descriptor."""
-        found = descriptor(data, media_type)
+        blob = descriptor(data, media_type)
         begun = self._ask("POST", f"{self._base}blobs/uploads/")
         place = urljoin(begun.url, begun.headers.get("Location", begun.url))
-        self._ask("PUT", place, params={"digest": str(found["digest"])}, data=data, headers=_BYTES)
-        return found
+        self._ask("PUT", place, params={"digest": str(blob["digest"])}, data=data, headers=_BYTES)
+        return blob
 
     def get(self, path: str) -> requests.Response:
         """Return the answer for a manifest, ``manifests/REFERENCE``, or a small blob, ``blobs/DIGEST``."""
@@ -274,7 +274,7 @@ def bearer_parameters(challenge: str) -> Mapping[str, str]:
     kind, _, rest = challenge.partition(" ")
     if kind.lower() != "bearer":
         return {}
-    return parse_keqv_list([one for one in parse_http_list(rest) if one.partition("=")[2]])
+    return parse_keqv_list([parameter for parameter in parse_http_list(rest) if parameter.partition("=")[2]])
 
 
 def may_get_login(realm: str, registry: str) -> bool:
@@ -283,9 +283,9 @@ def may_get_login(realm: str, registry: str) -> bool:
     It must be on the registry's host, at any port, or in its domain, as ``auth.docker.io`` and
     ``registry-1.docker.io`` are: a registry could otherwise have its users' logins sent anywhere.
     """
-    found = _REALM.match(realm)
+    match = _REALM.match(realm)
     host, own = (
-        one.partition(":")[0].lower() for one in (found[1] if found else "", _registry_host(registry))
+        one.partition(":")[0].lower() for one in (match[1] if match else "", _registry_host(registry))
     )
     domain = own.partition(".")[2]
     below = "." in domain and not domain[-1].isdigit() and f".{host}".endswith(f".{domain}")
@@ -332,7 +332,7 @@ def _reason(answer: requests.Response) -> str:
         said = _Refusal.model_validate_json(answer.content).errors
     except ValueError:
         return answer.text[:_SHOWN]
-    return ", ".join(f"{one.code} {one.message}".strip() for one in said)[:_SHOWN]
+    return ", ".join(f"{problem.code} {problem.message}".strip() for problem in said)[:_SHOWN]
 
 
 def json_bytes(document: Mapping[str, object]) -> bytes:
@@ -373,9 +373,9 @@ def read_image(registry: Registry, tag: str, platform: str) -> PushedImage:
     """Return the image for a platform under a tag. Raises ``TransferError``, also if there is none."""
     top = registry.get(f"manifests/{tag}")
     document = read_answer(_Document, top)
-    for one in document.manifests:
-        if platform == "/".join((one.platform.get("os", ""), one.platform.get("architecture", ""))):
-            document = read_answer(_Document, registry.get(f"manifests/{one.digest}"))
+    for manifest in document.manifests:
+        if platform == "/".join((manifest.platform.get("os", ""), manifest.platform.get("architecture", ""))):
+            document = read_answer(_Document, registry.get(f"manifests/{manifest.digest}"))
     if document.config is None:
         raise TransferError(f"{registry.repository}:{tag} has no image for {platform}")
     config = read_answer(_Config, registry.get(f"blobs/{document.config.digest}"))
@@ -388,8 +388,8 @@ def read_image(registry: Registry, tag: str, platform: str) -> PushedImage:
 
 def push_index(registry: Registry, tags: Sequence[str], images: Sequence[IndexEntry]) -> str:
     """See ``DockerEngine.publish``."""
-    entries = [_image_entry(registry, one) for one in images]
-    entries += [_attestation_entry(registry, one) for one in images]
+    entries = [_image_entry(registry, image) for image in images]
+    entries += [_attestation_entry(registry, pushed) for pushed in images]
     index = json_bytes({"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": entries})
     for tag in tags:
         registry.put_manifest(tag, index, INDEX_TYPE)

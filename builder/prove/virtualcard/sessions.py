@@ -217,7 +217,7 @@ def _link(provider: Path, runtime: Path, folder: Path) -> str:
             cause=f"the virtual card runs libraries for {defined.machine} only",
             advice="Take a package for linux-x64.",
         )
-    cuda = next((found[1] for found in map(_RUNTIME.fullmatch, asks.needed) if found), None)
+    cuda = next((match[1] for match in map(_RUNTIME.fullmatch, asks.needed) if match), None)
     if cuda is None:
         got = ", ".join(name for name in asks.needed if _STANDS_FOR.match(name)) or "nothing of CUDA"
         raise LoadError(
@@ -242,7 +242,7 @@ def _link(provider: Path, runtime: Path, folder: Path) -> str:
 
 def _asked_by_name(provider: Path) -> set[str]:
     with provider.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as buffer:
-        return {found[1].decode() for found in _ASKED_BY_NAME.finditer(buffer)}
+        return {match[1].decode() for match in _ASKED_BY_NAME.finditer(buffer)}
 
 
 def _elf(library: Path) -> Elf:
@@ -317,13 +317,13 @@ def _card_session(answer: CardAnswer) -> CardSession:
         kind, name, *numbers = line.split("\t")
         if kind == "container":
             error, jit, _ = map(int, numbers)
-            found = libraries.setdefault(name, Containers())
+            containers = libraries.setdefault(name, Containers())
             if error:
-                found.refused[error] += 1
+                containers.refused[error] += 1
             elif jit:
-                found.jit += 1
+                containers.jit += 1
             else:
-                found.native += 1
+                containers.native += 1
             continue
         launched, error = map(int, numbers)
         if launched and (kind == "kernel" or _computes(name)):
@@ -431,7 +431,7 @@ def _reason(node: tuple[str, str], opening: CardSession, table: OperatorTable | 
     For ``EVERY_NODE``, whose operators ONNX Runtime does not list, all reasons that it gave for any node.
     """
     every = node == EVERY_NODE
-    missing = {one[0] for one in opening.no_kernel if every or one == node}
+    missing = {lacking[0] for lacking in opening.no_kernel if every or lacking == node}
     plain = f"no CUDA kernel for {', '.join(sorted(missing))}"
     causes = (
         (table.why_missing(missing) if table else plain, bool(missing)),

@@ -247,7 +247,9 @@ def _run(api: LoggedApi, session: Session, feed: Path) -> None:
     """Run a model once and discard the outputs, which are meaningless because no kernel computed them."""
     with np.load(feed) as arrays:
         feeds = [np.require(arrays[name], requirements="C") for name in session.inputs]
-    values = [tensor(api, one, one.shape, helper.np_dtype_to_tensor_dtype(one.dtype)) for one in feeds]
+    values = [
+        tensor(api, array, array.shape, helper.np_dtype_to_tensor_dtype(array.dtype)) for array in feeds
+    ]
     try:
         values += session.run(values)
     finally:

@@ -76,11 +76,11 @@ class GitHub:
         reply = self._http.call("GET", path, wanted=(_OK, _NOT_FOUND))
         if reply.status == _NOT_FOUND:
             return None
-        found = _object(_object(reply.json).get("object"))
-        while found.get("type") == "tag":
-            reply = self._http.call("GET", f"{git}/tags/{_field(found, 'sha', str)}", wanted=(_OK,))
-            found = _object(_object(reply.json).get("object"))
-        return _field(found, "sha", str)
+        target = _object(_object(reply.json).get("object"))
+        while target.get("type") == "tag":
+            reply = self._http.call("GET", f"{git}/tags/{_field(target, 'sha', str)}", wanted=(_OK,))
+            target = _object(_object(reply.json).get("object"))
+        return _field(target, "sha", str)
 
     def has_immutable_releases(self) -> bool | None:
         """See ``publish.assets.Repository.has_immutable_releases``.
@@ -117,8 +117,8 @@ class GitHub:
 
     def drafts(self, tag: str) -> list[Release]:
         """See ``publish.assets.ReleaseHost.drafts``. Only GitHub's list of all releases has drafts."""
-        found = [_release(item) for item in self._pages(self._root)]
-        return sorted((item for item in found if item.draft and item.tag == tag), key=lambda item: item.id)
+        releases = [_release(item) for item in self._pages(self._root)]
+        return sorted((item for item in releases if item.draft and item.tag == tag), key=lambda item: item.id)
 
     def create_draft(self, tag: str, title: str, body: str, commit: str | None = None) -> Release:
         """See ``publish.assets.ReleaseHost.create_draft``. A lost answer does not make a second draft."""
@@ -194,7 +194,6 @@ class GitHub:
         return withdrawn
 
     def _is_administered(self) -> bool:
-        """Return whether the token's user is an administrator of the repository."""
         reply = self._http.call("GET", f"/repos/{self._repository}", wanted=(_OK,))
         return _permissions(reply).get("admin") is True
 

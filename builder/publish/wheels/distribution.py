@@ -81,8 +81,8 @@ def wheel_tags(manifest: Manifest, official: OfficialWheel) -> tuple[Tag, ...]:
     least = _least_manylinux(manifest)
     if manifest.provider != CUDA or any(_minor(tag.platform) >= least for tag in official.tags):
         return tuple(sorted(official.tags, key=str))
-    one = next(iter(official.tags))
-    return (Tag(one.interpreter, one.abi, f"manylinux_2_{least}_x86_64"),)
+    official_tag = next(iter(official.tags))
+    return (Tag(official_tag.interpreter, official_tag.abi, f"manylinux_2_{least}_x86_64"),)
 
 
 def _least_manylinux(manifest: Manifest) -> int:
@@ -105,7 +105,9 @@ def nvidia_wheels(manifest: Manifest) -> tuple[str, ...]:
 
 def runpath(manifest: Manifest) -> str:
     """Return the provider's RUNPATH: its own folder, and those of NVIDIA's wheels in ``site-packages``."""
-    folders = sorted({str(PurePosixPath(str(one.member)).parent) for one in _nvidia_libraries(manifest)})
+    folders = sorted(
+        {str(PurePosixPath(str(library.member)).parent) for library in _nvidia_libraries(manifest)}
+    )
     return ":".join(["$ORIGIN", *(f"$ORIGIN/../../{folder}" for folder in folders)])
 
 
@@ -114,8 +116,8 @@ def unlinked(manifest: Manifest) -> tuple[str, ...]:
 
     cuDNN opens NVRTC and looks for it in ``nvidia/nvrtc/lib``, which is not its folder in NVIDIA's wheel.
     """
-    needed = next((one.needed for one in manifest.files if one.path == f"{LIB}{PROVIDER}"), ())
-    names = [PurePosixPath(one.path).name for one in _nvidia_libraries(manifest)]
+    needed = next((file.needed for file in manifest.files if file.path == f"{LIB}{PROVIDER}"), ())
+    names = [PurePosixPath(library.path).name for library in _nvidia_libraries(manifest)]
     return tuple(name for name in names if name.startswith(_NVRTC) and name not in needed)
 
 
@@ -158,9 +160,16 @@ def metadata_text(manifest: Manifest, official: OfficialWheel, page: str) -> str
         ("Project-URL", f"Homepage, {page}"),
         ("License-Expression", "MIT"),
         *(("License-File", path) for path in (*LICENCES, OUR_LICENCE)),
-        *(("Classifier", one) for one in classifiers if not one.endswith(("MacOS", "Windows"))),
+        *(
+            ("Classifier", classifier)
+            for classifier in classifiers
+            if not classifier.endswith(("MacOS", "Windows"))
+        ),
         ("Requires-Python", theirs["Requires-Python"]),
-        *(("Requires-Dist", one) for one in requirements(manifest, theirs.get_all("Requires-Dist", []))),
+        *(
+            ("Requires-Dist", requirement)
+            for requirement in requirements(manifest, theirs.get_all("Requires-Dist", []))
+        ),
         ("Description-Content-Type", "text/markdown"),
     ]
     head = "".join(f"{name}: {value}\n" for name, value in fields)
@@ -169,7 +178,7 @@ def metadata_text(manifest: Manifest, official: OfficialWheel, page: str) -> str
 
 def requirements(manifest: Manifest, official: Iterable[str]) -> tuple[str, ...]:
     """Return the official wheel's requirements without its extras, and NVIDIA's wheels by exact version."""
-    theirs = (one for one in official if "extra" not in str(Requirement(one).marker))
+    theirs = (requirement for requirement in official if "extra" not in str(Requirement(requirement).marker))
     return (*theirs, *nvidia_wheels(manifest))
 
 
@@ -272,7 +281,7 @@ def describe_wheel(
 
 def _required(manifest: Manifest) -> tuple[BomComponent, ...]:
     """Return components for NVIDIA's wheels, none of whose files is inside."""
-    known = {Input.parse(one.source).requirement: one.sha256 for one in manifest.wheels}
+    known = {Input.parse(wheel.source).requirement: wheel.sha256 for wheel in manifest.wheels}
     return tuple(
         BomComponent(
             name=one.partition("==")[0],

@@ -83,7 +83,7 @@ def labels(index: Index) -> Labels:
         raise ValidationError("Two packages are of one variant: an index of wheels takes one.")
     floors = sorted({_floor(package) for package in packages.values()}, key=version_of)
     served = {device for device in CARDS if floors and _choose(device, floors[-1], index)}
-    found: dict[str, set[str]] = {name: set() for name in packages}
+    by_package: dict[str, set[str]] = {name: set() for name in packages}
     lost: dict[str, None] = {}
     for device, floor in ((device, floor) for floor in floors for device in CARDS):
         choice = _choose(device, floor, index)
@@ -91,18 +91,18 @@ def labels(index: Index) -> Labels:
             continue
         name, native = choice
         value = f"{device.number}_real" if native else f"{device.major}0_virtual"
-        takers = (one for one in CARDS if one.major == device.major)  # the provider gives them this value
-        takers = (one for one in takers if not native or one.minor >= device.minor)
-        if others := ", ".join(str(one) for one in takers if one not in served):
+        takers = (card for card in CARDS if card.major == device.major)  # the provider gives them this value
+        takers = (taker for taker in takers if not native or taker.minor >= device.minor)
+        if others := ", ".join(str(card) for card in takers if card not in served):
             lost[f"{name} serves {device}, and no wheel is chosen for it: {others} would take it too"] = None
         else:
-            found[name].add(value)
+            by_package[name].add(value)
     properties = {
         name: {
             "cuda_version_lower_bound": (dotted(cuda_of_driver(_floor(packages[name]))),),
             "sm_arch": tuple(sorted(values)),
         }
-        for name, values in found.items()
+        for name, values in by_package.items()
         if values
     }
     return Labels(properties, tuple(lost))
@@ -165,17 +165,17 @@ def write_index(wiring: Wiring, to: Path) -> Path:
     Raises ``NothingToDoError`` without wheels, ``ValidationError`` for a version without a wheel for the CPU
     and for a folder with other files, ``IntegrityError`` and ``DiskError``.
     """
-    found = _wheels_in(wiring.dist / WHEELS)
+    made = _wheels_in(wiring.dist / WHEELS)
     if not _is_free(to):
         raise ValidationError(
             f"--index {to} holds something else than an index of wheels.", advice="Name a new folder."
         )
     project = to / DISTRIBUTION
     with (
-        wiring.reporter.step(f"index of {len(found)} wheels"),
-        scratch_folder(project, needed=sum(one.file.stat().st_size for one in found)) as fresh,
+        wiring.reporter.step(f"index of {len(made)} wheels"),
+        scratch_folder(project, needed=sum(wheel.file.stat().st_size for wheel in made)) as fresh,
     ):
-        _write_files(wiring, found, fresh)
+        _write_files(wiring, made, fresh)
         listed = sorted(path for path in fresh.iterdir() if path.name.endswith(_ENDS))
         page = _page(DISTRIBUTION, [_link(file, file_digest(file).sha256) for file in listed])
         (fresh / _PAGE).write_text(page, encoding="utf-8")
@@ -196,12 +196,12 @@ def add_wheels(wiring: Wiring) -> None:
     put: dict[str, str] = {}
     variants = make_missing_wheels(wiring, archives_in(dist)) if wiring.project.bundle.wheels else ()
     if variants:
-        found = _wheels_in(dist / WHEELS, variants)
+        made = _wheels_in(dist / WHEELS, variants)
         with (
-            wiring.reporter.step(f"{len(found)} wheels for the release"),
-            scratch_folder(dist / STEM, needed=sum(one.file.stat().st_size for one in found)) as fresh,
+            wiring.reporter.step(f"{len(made)} wheels for the release"),
+            scratch_folder(dist / STEM, needed=sum(wheel.file.stat().st_size for wheel in made)) as fresh,
         ):
-            _write_files(wiring, found, fresh)
+            _write_files(wiring, made, fresh)
             put = {file.name: file_digest(file).sha256 for file in sorted(fresh.iterdir())}
             with disk_errors(dist):
                 for name in put:
@@ -240,10 +240,10 @@ def write_mirror_pages(mirror: MirrorFolder) -> None:
 
 def _wheels_on(mirror: MirrorFolder) -> Mapping[str, tuple[str, ...]]:
     """Return the links to the wheels on a mirror by version: those of the release that became public last."""
-    found: dict[str, tuple[str, ...]] = {}
+    links: dict[str, tuple[str, ...]] = {}
     for release in mirror.listing().releases:
-        found = {**_released(mirror.root / release.tag), **found}
-    return found
+        links = {**_released(mirror.root / release.tag), **links}
+    return links
 
 
 def _released(folder: Path) -> Mapping[str, tuple[str, ...]]:
@@ -256,12 +256,12 @@ def _released(folder: Path) -> Mapping[str, tuple[str, ...]]:
     except ParseError:
         return {}
     names = sorted(name for name in sums if name.startswith(f"{STEM}-") and name.endswith(_ENDS))
-    found: dict[str, list[str]] = {}
+    links: dict[str, list[str]] = {}
     for name in names:
         if (folder / name).is_file():
             link = _link(folder / name, sums[name], f"../../{folder.name}/")
-            found.setdefault(name.split("-")[1], []).append(link)
-    return {version: tuple(files) for version, files in found.items()}
+            links.setdefault(name.split("-")[1], []).append(link)
+    return {version: tuple(files) for version, files in links.items()}
 
 
 def _wheels_in(folder: Path, variants: Collection[str] | None = None) -> tuple[_Made, ...]:
@@ -271,19 +271,19 @@ def _wheels_in(folder: Path, variants: Collection[str] | None = None) -> tuple[_
     """
     files = sorted(folder.glob(f"*/{STEM}-*.whl"))
     chosen = (file for file in files if variants is None or file.parent.name in variants)
-    found = [_Made(file, source_package(file)) for file in chosen]
-    if not found:
+    made = [_Made(file, source_package(file)) for file in chosen]
+    if not made:
         raise NothingToDoError(
             f"{folder} has no wheels.", advice="./run wheel --variant NAME makes those of a package."
         )
-    for version in {one.version for one in found}:
-        if all(one.package.provider == CUDA for one in found if one.version == version):
+    for version in {wheel.version for wheel in made}:
+        if all(wheel.package.provider == CUDA for wheel in made if wheel.version == version):
             raise ValidationError(
                 f"{folder} has no wheels of {version} for the CPU, which pip takes, and a machine whose GPU "
                 "no variant serves.",
                 advice=f"./run wheel --variant cpu makes them of a package of ONNX Runtime {version}.",
             )
-    return tuple(sorted(found, key=lambda one: (one.version, one.file.name, one.package.variant)))
+    return tuple(sorted(made, key=lambda wheel: (wheel.version, wheel.file.name, wheel.package.variant)))
 
 
 def _is_free(to: Path) -> bool:
@@ -298,21 +298,21 @@ def _is_free(to: Path) -> bool:
     )
 
 
-def _write_files(wiring: Wiring, found: Sequence[_Made], fresh: Path) -> None:
+def _write_files(wiring: Wiring, made: Sequence[_Made], fresh: Path) -> None:
     """Write all files of an index except its pages into the new folder ``fresh``."""
     fresh.mkdir()
-    for _, of_version in groupby(found, key=lambda one: one.version):
+    for _, of_version in groupby(made, key=lambda wheel: wheel.version):
         _write_version(wiring, tuple(of_version), fresh)
 
 
-def _write_version(wiring: Wiring, found: Sequence[_Made], folder: Path) -> None:
+def _write_version(wiring: Wiring, made: Sequence[_Made], folder: Path) -> None:
     """Write the wheels of one version, and the document with the properties of their variants."""
-    packages = {one.package.name: one.package for one in found}
+    packages = {one.package.name: one.package for one in made}
     index = Index(index_format.FORMAT, WHEELS, tuple(packages.values()), ())
     given = labels(index)
     for sentence in given.lost:
         wiring.reporter.warn(f"{sentence}.")
-    for one in found:
+    for one in made:
         variant = one.package.variant
         if one.package.provider != CUDA:
             wheel = Path(shutil.copyfile(one.file, folder / one.file.name))
@@ -324,10 +324,10 @@ def _write_version(wiring: Wiring, found: Sequence[_Made], folder: Path) -> None
             wiring.reporter.warn(f"{one.file.name} of {variant} is left out: no GPU would take it.")
     named = {_label(variant): values for variant, values in given.properties.items()}
     text = variants_json(named)
-    (folder / f"{STEM}-{found[0].version}-variants.json").write_text(text, encoding="utf-8")
+    (folder / f"{STEM}-{made[0].version}-variants.json").write_text(text, encoding="utf-8")
     for label, values in named.items():
         described = "; ".join(f"{feature} {' '.join(several)}" for feature, several in values.items())
-        wiring.reporter.say(f"{found[0].version} {label}: {described}")
+        wiring.reporter.say(f"{made[0].version} {label}: {described}")
 
 
 def _label(variant: str) -> str:
@@ -338,12 +338,12 @@ def _label(variant: str) -> str:
     return variant.replace("-", "_")
 
 
-def _labelled(one: _Made, properties: Mapping[str, Properties], folder: Path) -> Path:
+def _labelled(made: _Made, properties: Mapping[str, Properties], folder: Path) -> Path:
     """Write the wheel with its properties inside and its label in its name; return its path."""
     (label,) = properties
-    info = info_folder(one.version)
-    wheel = folder / f"{one.file.stem}-{label}.whl"
-    with opened_wheel(one.file) as archive, wheel.open("wb") as stream, WheelWriter(stream, info) as writer:
+    info = info_folder(made.version)
+    wheel = folder / f"{made.file.stem}-{label}.whl"
+    with opened_wheel(made.file) as archive, wheel.open("wb") as stream, WheelWriter(stream, info) as writer:
         copy_members(writer, archive, info)
         writer.add(f"{info}/{_VARIANT}", variants_json(properties).encode())
     prove_wheel(wheel)

@@ -97,13 +97,13 @@ def make_missing_wheels(wiring: Wiring, packages: Sequence[Path]) -> tuple[str, 
 
     Packages that no wheels can be made of are left out. Raises what ``make_wheels`` does.
     """
-    found: dict[str, list[tuple[Path, Manifest]]] = {}
+    by_variant: dict[str, list[tuple[Path, Manifest]]] = {}
     for package in packages:
         manifest = manifest_of(package)
         if is_wheeled(manifest):
-            found.setdefault(manifest.variant, []).append((package, manifest))
+            by_variant.setdefault(manifest.variant, []).append((package, manifest))
     made = []
-    for variant, several in found.items():
+    for variant, several in by_variant.items():
         package, manifest = min(several, key=_rank)
         pins = wiring.lock.python_wheels(_requirement(manifest))
         if not pins:
@@ -117,9 +117,9 @@ def make_missing_wheels(wiring: Wiring, packages: Sequence[Path]) -> tuple[str, 
     return tuple(made)
 
 
-def _rank(one: tuple[Path, Manifest]) -> tuple[str, int]:
+def _rank(packed: tuple[Path, Manifest]) -> tuple[str, int]:
     """Return the sort key of a package: full before thin, then the forms in the order of ``Form``."""
-    package, manifest = one
+    package, manifest = packed
     return manifest.layout, list(Form).index(form_of(package.name))
 
 
@@ -156,8 +156,8 @@ def package_of(wiring: Wiring, variant: str) -> Path:
 
     Raises ``NothingToDoError`` if there is none, or if there are packages of several versions.
     """
-    found = [(one, manifest_of(one)) for one in archives_in(wiring.dist)]
-    ours = [(one, manifest) for one, manifest in found if manifest.variant == variant]
+    packages = [(path, manifest_of(path)) for path in archives_in(wiring.dist)]
+    ours = [(path, manifest) for path, manifest in packages if manifest.variant == variant]
     names = {manifest.onnxruntime.version for _, manifest in ours}
     if len(names) != 1:
         has = f"packages of {', '.join(sorted(names))}" if names else "no package of it"
@@ -192,7 +192,7 @@ def make_wheels(wiring: Wiring, package: Path) -> tuple[Path, ...]:
             wiring.reporter.say(f"{made[-1].name}  {made[-1].stat().st_size / _MB:,.1f} MB")
         with disk_errors(folder):
             replace_folder(folder, fresh)
-    return tuple(folder / one.name for one in made)
+    return tuple(folder / wheel.name for wheel in made)
 
 
 def official_wheels(lock: Lock, manifest: Manifest, package: str) -> Mapping[Input, Pin]:
@@ -206,15 +206,15 @@ def official_wheels(lock: Lock, manifest: Manifest, package: str) -> Mapping[Inp
             f"{package} is for {manifest.provider} on {manifest.platform}: wheels are made for "
             f"{' and '.join(OFFICIAL_WHEELS)} on linux-x64."
         )
-    found = lock.python_wheels(_requirement(manifest))
-    if not found:
+    wheels = lock.python_wheels(_requirement(manifest))
+    if not wheels:
         raise NothingToDoError(
             f"{package} has ONNX Runtime {version}, and inputs.lock has no wheels of "
             f"{_requirement(manifest)}.",
             advice="Name the version in variants.yaml and run ./run lock, or take a package of one it has. "
             f"{WITHOUT_GPU_WHEEL}",
         )
-    return found
+    return wheels
 
 
 def _requirement(manifest: Manifest) -> str:
@@ -247,10 +247,10 @@ def _require_coverage(manifest: Manifest, taken: Mapping[FileEntry, Path]) -> No
     findings = []
     for entry, file in taken.items():
         coverage = read_file(entry.path, file, symbols=False).coverage
-        found = coverage_line(coverage_entry(entry.path, coverage)) if coverage else ""
-        if found != claimed.get(entry.path, ""):
+        read = coverage_line(coverage_entry(entry.path, coverage)) if coverage else ""
+        if read != claimed.get(entry.path, ""):
             message = "the library for the wheel holds other code than the manifest says"
-            findings.append(Finding(Code.B007, entry.path, message, claimed.get(entry.path, ""), found))
+            findings.append(Finding(Code.B007, entry.path, message, claimed.get(entry.path, ""), read))
     require_no_errors(findings, f"{manifest.name} gets no wheels")
 
 

@@ -78,8 +78,10 @@ def release_readiness(wiring: Wiring, base: str = "auto", tag: str | None = None
         _, candidates, findings = look_at(wiring.dist, project, Leniency())
     except NothingToDoError:
         candidates, findings = [], []
-    packages = tuple(one.manifest for one in candidates)
-    compiled = sorted({one.base.name for one in packages if one.onnxruntime.origin == Origin.SOURCE.value})
+    packages = tuple(candidate.manifest for candidate in candidates)
+    compiled = sorted(
+        {package.base.name for package in packages if package.onnxruntime.origin == Origin.SOURCE.value}
+    )
     bases = compiled if packages else [next(iter(project.bases))]
     release = _Release(
         wiring=wiring,
@@ -152,7 +154,11 @@ def _layouts(release: _Release) -> _Seen:
     if Layout.FULL in release.project.bundle.layouts:
         do = "nothing where you meet these terms. Else bundle.layouts: [thin] in variants.yaml"
         return _Seen(PointState.UNKNOWN, "full: packages with NVIDIA's libraries in them", do)
-    made = [one.name for one in release.packages if one.provider == CUDA and one.layout == Layout.FULL.value]
+    made = [
+        package.name
+        for package in release.packages
+        if package.provider == CUDA and package.layout == Layout.FULL.value
+    ]
     if made:
         do = "remove them, their .provenance.json and their lines in SHA256SUMS"
         return _Seen(PointState.OPEN, f"thin alone, and dist/ holds {', '.join(made)}", do)
@@ -196,7 +202,7 @@ def _immutable(release: _Release) -> _Seen:
 
 
 def _dist(release: _Release) -> _Seen:
-    if refused := [f"{one.code.name} {one.path}: {one.message}" for one in release.findings]:
+    if refused := [f"{finding.code.name} {finding.path}: {finding.message}" for finding in release.findings]:
         return _Seen(PointState.OPEN, f"publish would refuse {len(refused)} things", "; ".join(refused))
     if release.packages:
         return _Seen(PointState.SET, f"{len(release.packages)} archives")

@@ -67,26 +67,30 @@ def rebuild_release(
     fetching and building raise.
     """
     web = _web(wiring)
-    found = released(wiring, release, web, trust)
-    packages = [one for one in found if variant in (None, one.recipe.variant)]
+    archives = released(wiring, release, web, trust)
+    packages = [archive for archive in archives if variant in (None, archive.recipe.variant)]
     if not packages:
         what = f"{redacted(release)} has no package{f' {variant}' if variant else ''}."
         raise NothingToDoError(what, advice="Name a release of ./run publish or mirror, or a package.")
     if any(
-        isinstance(one.place, Path) and resolved(one.place.parent) == resolved(folder) for one in packages
+        isinstance(package.place, Path) and resolved(package.place.parent) == resolved(folder)
+        for package in packages
     ):
         raise ValidationError(
             f"{folder} is the release's own folder: its packages would be compared with themselves.",
             advice="Name another folder with --into.",
         )
     checks: list[Checked] = []
-    ordered = sorted(packages, key=lambda one: (one.recipe.variant, one.recipe.command))
-    for (_, command), group in groupby(ordered, key=lambda one: (one.recipe.variant, one.recipe.command)):
+    ordered = sorted(packages, key=lambda archive: (archive.recipe.variant, archive.recipe.command))
+    for (_, command), group in groupby(
+        ordered, key=lambda archive: (archive.recipe.variant, archive.recipe.command)
+    ):
         same = list(group)
         _tell_departures(wiring, same[0].recipe)
         _build(wiring, build_arguments(same[0].recipe), folder, jobs, command)
         checks += [
-            checked(one.recipe.variant, one.file, tuple(_compared(wiring, one, folder, web))) for one in same
+            checked(archive.recipe.variant, archive.file, tuple(_compared(wiring, archive, folder, web)))
+            for archive in same
         ]
     return ChecksAnswer(format=1, checks=tuple(checks))
 
@@ -94,7 +98,7 @@ def rebuild_release(
 def require_same(wiring: Wiring, release: str, answer: ChecksAnswer) -> None:
     """Say that all packages are the same. Raises ``CheckFailedError`` with every difference."""
     shown = redacted(release)
-    differing = [problem for one in answer.checks for problem in one.problems]
+    differing = [problem for check in answer.checks for problem in check.problems]
     if differing:
         raise CheckFailedError(f"{shown} is not what this tree makes", differing)
     wiring.reporter.say(f"{shown}: {len(answer.checks)} packages are bit for bit what this tree makes")
@@ -191,7 +195,7 @@ def _compared(wiring: Wiring, package: Released, folder: Path, web: Web) -> Iter
     except TransferError as error:
         yield f"{name}: sha256 {wanted} there, {got} here; the differences cannot be found: {error}"
         return
-    yield from (f"{name}: {one}" for one in _by_file(theirs, ours, folder))
+    yield from (f"{name}: {difference}" for difference in _by_file(theirs, ours, folder))
 
 
 def _brought(package: Released, folder: Path, web: Web) -> Path:
@@ -208,5 +212,5 @@ def _by_file(theirs: Path, ours: Path, folder: Path) -> list[str]:
         sides = [Path(work, name) for name in ("there", "here")]
         for side, package in zip(sides, (theirs, ours), strict=True):
             extract(package, side)
-        found = list(differences(*sides))
-    return found or ["every file in it is the same; the archives are packed differently"]
+        by_file = list(differences(*sides))
+    return by_file or ["every file in it is the same; the archives are packed differently"]

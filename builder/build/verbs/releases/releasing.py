@@ -103,13 +103,13 @@ def _add_runtime_layer(wiring: Wiring) -> None:
 def show_status(wiring: Wiring, tag: str | None, project: Project) -> ReleaseStatus:
     """Report the release compared with ``dist`` and return its state."""
     tag = tag or release_tag(wiring.dist, project)
-    found = read_release_status(wiring.dist, tag, _ports(wiring, github_host(wiring, project)))
-    _say_state(wiring, found)
-    return found
+    status = read_release_status(wiring.dist, tag, _ports(wiring, github_host(wiring, project)))
+    _say_state(wiring, status)
+    return status
 
 
-def _say_state(wiring: Wiring, found: ReleaseStatus) -> None:
-    wiring.reporter.say(f"{found.tag}: {found.state.value}{f' at {found.url}' if found.url else ''}")
+def _say_state(wiring: Wiring, status: ReleaseStatus) -> None:
+    wiring.reporter.say(f"{status.tag}: {status.state.value}{f' at {status.url}' if status.url else ''}")
 
 
 def github_host(wiring: Wiring, project: Project) -> Repository:
@@ -143,8 +143,8 @@ def with_target(wiring: Wiring, api: str | None = None, repository: str | None =
 
 def _token(wiring: Wiring, api: str) -> str:
     """Return the environment's token, else the token that ``gh`` has for the server, else empty text."""
-    if found := next((wiring.env[name] for name in TOKENS if wiring.env.get(name)), ""):
-        return found
+    if token := next((wiring.env[name] for name in TOKENS if wiring.env.get(name)), ""):
+        return token
     if API.fullmatch(api.rstrip("/")) is None:
         return ""  # GitHubHttp refuses the address
     host = urlsplit(web_root(api)).hostname or ""

@@ -49,13 +49,6 @@ def test_without_a_name_the_current_builder_compiles() -> None:
     assert not farm.builders
 
 
-def test_a_variant_comes_to_the_same_builder_again() -> None:
-    farm = Farm("one", "two")
-    for home in (0, 1, 2, 1):
-        farm.compile(home)
-    assert farm.seen == ["one", "two", "one", "two"]
-
-
 def test_of_several_at_once_each_takes_the_least_busy_builder() -> None:
     farm = Farm("one", "two")
     farm.compile(0, lambda: farm.compile(0, lambda: farm.compile(0)))

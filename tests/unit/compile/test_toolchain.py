@@ -17,7 +17,7 @@ from builder.compile.explain import arch_list
 from builder.config.build_plan import BuildPlan, check_reach, compile_plan, divide, proposed, widened
 from builder.config.variants import Origin, Variant
 from builder.facts.gpu.architectures import Arch
-from builder.facts.ort.units import cmake_list, compiled, read_list, refused, rewritten
+from builder.facts.ort.units import cmake_list, compiled, read_list, refused
 from tests.support.factories import packages
 
 NEWER = "12.9.86"
@@ -126,14 +126,6 @@ def test_families_are_refused_by_two_lines() -> None:
 def test_a_word_that_is_no_architecture() -> None:
     with pytest.raises(ValueError, match="Unrecognized CUDA architecture: native"):
         read_list("90;native", "1.23.2")
-
-
-def test_which_architectures_change() -> None:
-    assert rewritten(arches(LATEST), "1.22.0") == ()
-    assert rewritten(arches(LATEST), "1.23.2") == tuple(
-        zip(arches("90 100 120"), arches("90a 100a 120a"), strict=True)
-    )
-    assert rewritten(arches("121a 120f"), "1.23.2") == ((Arch(12, 1, "a"), Arch(12, 1)),)
 
 
 VERSIONS = {"nvidia": "1.23.2", "assembled": "1.21.0"}

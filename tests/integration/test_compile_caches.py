@@ -25,6 +25,8 @@ from tests.support.cache_servers import (
 from tests.support.fakes.ports import FakeReporter
 from tests.support.faults.damage import flip
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(params=["redis", "s3"])
 def address(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:

@@ -13,6 +13,7 @@ from tests.elsewhere.users import Computer, computer
 from tests.support import ROOT
 
 pytestmark = [
+    pytest.mark.thorough,
     pytest.mark.skipif(
         sys.version_info[:2] != (3, 11), reason="Debian 12's Python is 3.11 and runs this one's packages"
     ),

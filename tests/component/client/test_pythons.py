@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -69,7 +69,12 @@ def releases(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return older, write_release(place / "newer", forms=forms)
 
 
-@pytest.fixture(params=VERSIONS)
+def _each(versions: Sequence[str]) -> list[object]:
+    """Return parameters of which those between the ends take part in thorough runs alone."""
+    return [name if name in ENDS else pytest.param(name, marks=pytest.mark.thorough) for name in versions]
+
+
+@pytest.fixture(params=_each(VERSIONS))
 def shell(request: pytest.FixtureRequest, pyz: Path, tmp_path: Path) -> Shell:
     return Shell(python=one_of(request.param), pyz=pyz, home=tmp_path)
 

@@ -61,7 +61,9 @@ def index(tmp_path: Path) -> Iterator[Server]:
     (tmp_path / "index" / FILE).write_bytes(CUDNN.content)
     page = f'<a href="/{FILE}">{CUDNN.file}</a>'.encode()
     with serving(tmp_path / "index") as server:
-        server.always[PAGE] = says(OK + b"Content-Length: %d\r\n\r\n%s" % (len(page), page))
+        server.always[PAGE] = says(
+            OK + b"Connection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(page), page)
+        )
         yield server
 
 

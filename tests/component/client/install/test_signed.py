@@ -197,6 +197,25 @@ def the_root_of(signed: Signed, folder: str = STORED) -> Path:
     return file
 
 
+def test_the_newest_root_is_kept_whatever_the_place_the_prefix_and_the_client(
+    signed: Signed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that was made later keeps it for one that was made earlier."""
+    signed.sign(FIRST, SECOND, by=NEW)
+    monkeypatch.setattr(cli, "shipped", {"root.json": SECOND, "1.root.json": FIRST}.get)
+    assert signed.run("select") == 0, "any command that verifies a release"
+    assert the_root_of(signed).read_bytes() == SECOND
+    monkeypatch.setattr(cli, "shipped", {"root.json": FIRST, "1.root.json": FIRST}.get)
+    mirror = write_release(tmp_path / "mirror").parent
+    signed.folder = mirror
+    signed.sign()
+    assert "by 2.root.json, 1 is needed" in signed.refused("install")
+    assert signed.machine.run("install", f"--index={mirror}", f"--prefix={tmp_path / 'new'}") == 7
+    signed.sign(FIRST, SECOND, by=NEW)
+    (mirror / "2.root.json").unlink()
+    assert signed.run("install") == 0, "the second root is not needed again"
+
+
 def test_projects_have_roots_of_their_own(signed: Signed, monkeypatch: pytest.MonkeyPatch) -> None:
     signed.sign(FIRST, SECOND, by=NEW)
     assert signed.run() == 0

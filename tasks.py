@@ -496,6 +496,8 @@ def matrix(
 )
 def test(_context: Context, fast: bool = False, all_: bool = False, only: str | None = None) -> None:
     """Run lint, types and import contracts, then the test tiers that this machine can run."""
+    if fast and all_:
+        raise ValidationError("--fast and --all ask for different tests.", advice="Give one of them.")
     maintenance.test(make_wiring(), fast=fast, everything=all_, only=only)
 
 

@@ -140,6 +140,7 @@ def told(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[messages.To
     yield compare
     if writes and seen:
         messages.write(page, {key: seen})
+    assert not list(expected), "the catalogue has more messages of this test"
 
 
 @pytest.fixture

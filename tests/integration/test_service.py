@@ -81,6 +81,10 @@ def similarities(started: Running) -> Array:
     return np.asarray(vectors @ vectors.T)
 
 
+def test_sentences_are_as_alike_as_sentence_transformers_says(running: Running) -> None:
+    assert similarities(running) == pytest.approx(np.array(SIMILARITIES), abs=1e-4)
+
+
 def test_the_low_level_is_eight_bits_and_nearly_the_same(
     models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,6 +95,7 @@ def test_the_low_level_is_eight_bits_and_nearly_the_same(
 
 
 def test_triton_s_client_runs_models(running: Running) -> None:
+    (vector,) = running.post("/embed", {"texts": "hello"})["embeddings"]  # then its models are loaded
     client = triton.InferenceServerClient(f"127.0.0.1:{running.port}")
     assert client.is_server_live()
     assert client.is_server_ready()
@@ -108,7 +113,6 @@ def test_triton_s_client_runs_models(running: Running) -> None:
         tensor.set_data_from_numpy(value, binary_data=name != "attention_mask")
         inputs.append(tensor)
     found = client.infer(EMBEDDER, inputs).as_numpy("embedding")
-    (vector,) = running.post("/embed", {"texts": "hello"})["embeddings"]
     assert found[0] == pytest.approx(np.array(vector), abs=1e-5)
     with pytest.raises(triton.InferenceServerException, match="no model 'nope'"):
         client.get_model_metadata("nope")

@@ -55,6 +55,7 @@ def below(folder: Path) -> set[str]:
         (2, "build --variant cpu --compile-cache oci://ada:hunter2@host/name"),
         (2, "check --package https://user:hunter2@host/x"),
         (2, "lock --missing --refresh"),
+        (2, "test --fast --all"),
         (2, "root --threshold=0"),
         (2, "compile --variant legacy --arch=70, --into=s"),
         (2, "compile --arch=91 --into=store --compile-cache=shared --base=assembled --origin=source"),

@@ -47,7 +47,7 @@ class BuilderError(Exception):
         return f"{self.what}: {_sentence(self.cause)}" if self.cause else self.what
 
     def warning(self, what: str) -> str:
-        """Return a warning: the headline, the advice, and what becomes of the work, which goes on."""
+        """Return a warning for work that goes on: what is wrong, the advice, and ``what`` happens now."""
         return " ".join(filter(None, (_sentence(self.headline), self.advice, what)))
 
     def __str__(self) -> str:

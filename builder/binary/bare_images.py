@@ -1,8 +1,8 @@
 """Readers of cubins and PTX without a container: whole files, and data that a library gives to the driver.
 
-A file is returned as a container of one image. A library decides which of its bare images it uses on a GPU,
-so they are counted and not judged. Compilers put such arrays into the sections of constants and variables;
-only these sections are searched.
+A whole file is returned as a container with one image. A library decides which of its bare images it uses on
+a GPU, so they are listed but do not affect the verdict. Compilers put such arrays into the sections of
+constants and variables; only these sections are searched.
 
 A cubin's ELF flags hold its architecture (LLVM's ``llvm/BinaryFormat/ELF.h``, ``EF_CUDA_SM`` and the
 constants next to it). The flags do not hold the suffix ``f`` (seen in NVRTC 12.9's code for all
@@ -42,7 +42,7 @@ def read_cubin(buffer: Buffer, start: int, end: int, code: CodeFinder) -> Contai
 def cubin_arch(buffer: Buffer, start: int, end: int, code: CodeFinder | None = None) -> Arch:
     """Return the architecture of the cubin at ``start``. Raises ``FatbinError`` for a bad header.
 
-    ``code`` limits the bytes of all cubins of its file in which a suffix is searched for.
+    ``code``, shared by all cubins of a file, limits the bytes that are searched for a suffix.
     """
     if end - start < _HEADER.size:
         raise FatbinError("truncated: the file ends within its header", start)
@@ -98,7 +98,7 @@ _DATA = (".rodata", ".rdata", ".data")
 _DATA_OF_ONE = tuple(f"{name}{mark}" for name in _DATA for mark in ".$")
 
 _MARKS = {FileKind.CUBIN: b"\x7fELF\x02\x01\x01", FileKind.PTX: b".version "}
-"""The bytes at which a cubin, and PTX after its comments, begins."""
+"""The first bytes of a cubin, and of PTX after its comments."""
 
 MOST_MARKS = 1 << 18
 """Most places of a file that begin like a cubin or PTX; ONNX Runtime's provider has 184."""
@@ -127,7 +127,7 @@ def _data(buffer: Buffer, kind: FileKind, sections: Iterable[Section]) -> Iterat
 def find_raw(
     buffer: Buffer, kind: FileKind, sections: Iterable[Section], containers: Sequence[Container]
 ) -> RawCode:
-    """Return the numbers of cubins and PTX texts in the data, outside of ``containers``, by architecture.
+    """Count the cubins and PTX texts outside of ``containers``, by kind and architecture.
 
     ``sections`` are those of a file of this ``kind``. Raises ``FatbinError`` for more than ``MOST_MARKS``
     places that begin like one, and ``FormatError`` for a damaged archive or object.

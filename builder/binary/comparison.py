@@ -2,7 +2,8 @@
 
 Libraries are compared in pairs. A library of the new source is paired with the old library of the same name
 (its path in the source). Libraries without such a partner are paired by file name, then by file name without
-version and without the hash that auditwheel appends. A key that two libraries of a source share pairs none.
+version and without the hash that auditwheel appends. A name that two libraries of one source share makes no
+pair.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class Comparison:
 
     @property
     def read(self) -> tuple[list[Inspected], list[Inspected]]:
-        """The old and the new libraries, without pairs of which one cannot be read."""
+        """The old and the new libraries, without the pairs in which a library cannot be read."""
         sides = [pair.sides for pair in self.pairs if not pair.unread]
         return [library for old, _ in sides for library in old], [
             library for _, new in sides for library in new
@@ -178,5 +179,5 @@ def code_sizes(libraries: Iterable[Inspected]) -> Mapping[Code, int]:
 
 
 def sorted_code(codes: Iterable[Code]) -> Sequence[Code]:
-    """Return ``found`` sorted by kind, SASS first, then by architecture, oldest first."""
+    """Return ``codes`` sorted by kind, SASS first, then by architecture, oldest first."""
     return sorted(codes, key=lambda code: (list(Kind).index(code[0]), code[1]))

@@ -163,7 +163,7 @@ def cover(
     """Compute the coverage of one library from its containers; ``None`` when it has no device code.
 
     ``unit_sets`` are the library's sets of units that are compiled for different architectures, empty where
-    all units are compiled for all of them. A container of a set that is not meant for a GPU is no gap.
+    all units are compiled for all of them. A container is no gap on a GPU for which its set is not compiled.
     """
     if not containers:
         return None
@@ -247,7 +247,7 @@ def promised_by(arch: Arch, *, widen: bool = False) -> tuple[Capability, ...]:
 
     ``sm_120`` does not promise 12.1, although its code runs there: ORT's CMake changes ``120`` to ``120a``,
     whose code does not. With ``widen`` (a variant that is widened) each capability that the code runs on is
-    promised. Only a GPU's own architecture promises a GPU that NVIDIA does not list.
+    promised. A GPU that NVIDIA does not list is promised by its own architecture only.
     """
     gpus = [gpu for gpu in GPUS if gpu.capability in DEVICES and (gpu.listed or gpu.number == arch.number)]
     runs_on = tuple(gpu.capability for gpu in gpus if runs_sass(arch, gpu.capability))

@@ -100,7 +100,8 @@ class DeepReading:
     names: dict[str, set[CodeTarget]] = field(default_factory=dict)
     """The targets of each kernel, by its mangled name."""
     unregistered: AbstractSet[str] = frozenset()
-    """Kernels whose names the host's code lacks, so that no launch finds them; empty unless it was read."""
+    """Kernels whose names are not in the host's code, so that no launch finds them; empty if that was not
+    read."""
     stubs: list[Stub] = field(default_factory=list)
     idle: int = 0
     """Number of kernels that do nothing on any architecture whose code is read."""
@@ -299,7 +300,7 @@ class Functions(NamedTuple):
     kernels: Mapping[str, bool | None]
     """Whether each kernel is a stub, by its mangled name; ``None`` where that is not known."""
     others: bool
-    """Whether the image holds a device function that is no kernel; for PTX, only if it has no kernel."""
+    """Whether the image holds a device function that is no kernel; always false for PTX with a kernel."""
 
 
 def of_cubin(data: bytes, arch: Arch) -> Functions:

@@ -61,7 +61,7 @@ _GLIBC = re.compile(r"(GLIBC|GLIBCXX)_(\d+(?:\.\d+)*)")
 
 
 class Symbol(NamedTuple):
-    """One dynamic symbol. ``version`` and ``library`` are empty where the symbol names no such thing."""
+    """One dynamic symbol. ``version`` and ``library`` are empty where the symbol names none."""
 
     name: str
     version: str = ""

@@ -113,7 +113,7 @@ class FormatError(ValueError):
         super().__init__(f"{message} (at offset {offset:#x})")
 
     def inside(self, what: str, start: int) -> FormatError:
-        """Return the error for the enclosing file, whose part ``what`` begins at offset ``start``."""
+        """Return this error for the enclosing file, in which the part called ``what`` begins at ``start``."""
         return type(self)(f"{what}: {self._message}", self.offset + start)
 
 

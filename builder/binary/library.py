@@ -57,7 +57,7 @@ class Library:
 
     @property
     def severity(self) -> Severity:
-        """Severity of a fault that is tolerated in NVIDIA's files, because these must not be changed."""
+        """The severity of a fault that is tolerated in NVIDIA's files: for those a warning, else an error."""
         return Severity.WARNING if self.vendor == NVIDIA else Severity.ERROR
 
 
@@ -198,7 +198,7 @@ def wheel_version(source: str) -> str | None:
 
 @dataclass(frozen=True)
 class HostNeeds:
-    """The highest symbol versions that the libraries of a package need of the host; ``None`` for none."""
+    """The highest symbol versions that a package's libraries need from the host; ``None`` if none."""
 
     glibc: str | None
     glibcxx: str | None

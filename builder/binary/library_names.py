@@ -1,4 +1,4 @@
-"""Facts that follow from a file name: whether it names a library, whose, and whether one with device code.
+"""What a file name tells: whether it is a library, its vendor, and whether it must hold device code.
 
 DLLs and static libraries belong to the family of the shared library for Linux: ``cublasLt64_12.dll`` and
 ``libcublasLt_static.a`` to that of ``libcublasLt``. The files of a package, and their wheels, are defined in

@@ -186,9 +186,10 @@ class CodeFinder:
         self._search = LARGEST
 
     def searchable(self, size: int) -> int:
-        """Return how many of a bare cubin's ``size`` bytes may be searched, until ``LARGEST`` bytes were.
+        """Return how many of a bare cubin's ``size`` bytes may be searched for a suffix.
 
-        Real cubins lie side by side; thousands that claim the same bytes would take hours.
+        A file's cubins share a limit of ``LARGEST`` bytes. Real cubins lie side by side; thousands that claim
+        the same bytes would take hours.
         """
         most = min(size, self._search)
         self._search -= most

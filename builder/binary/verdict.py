@@ -69,7 +69,7 @@ class Verdict:
     because: tuple[str, ...] = ()
     """Names of the libraries that determine the support."""
     joint_doubt: str = field(default="", compare=False)
-    """The part of ``doubt`` that no library has alone: alternatives differ, or a small one decides."""
+    """The doubt that arises from several libraries only: alternatives differ, or a small one decides."""
 
     def document(self) -> dict[str, object]:
         """Return the JSON form: support, confidence, and the reason for a doubt."""

@@ -1,4 +1,4 @@
-"""What is asked of several variants at once: builds, plans, and the jobs of a release on GitHub."""
+"""Builds and plans of several variants at once, and the jobs of a release on GitHub."""
 
 from __future__ import annotations
 
@@ -26,10 +26,12 @@ def build_all(
 ) -> tuple[Path, ...]:
     """Build variants at once and return all packages. ``interrupt`` is passed to ``side_by_side``.
 
-    Raises ``ValidationError`` before the first build if ``--memory`` is too little for one of several, and
-    ``DiskError`` if they do not fit on a disk together. Of several, a build that fails reports why at once,
-    and the other builds go on; ``VariantsFailedError`` then lists what was made and what was not, and
-    ``command``, which continues.
+    A build that fails reports why at once, and the others go on. ``VariantsFailedError`` then lists what was
+    made and what was not, with ``command``, which continues the work. A single variant's error is raised as
+    it is.
+
+    Before the first of several builds, raises ``ValidationError`` if ``--memory`` is too little for one of
+    them, and ``DiskError`` if they do not fit on a disk together.
     """
     if len(builds) == 1:
         return next(iter(builds.values())).build()
@@ -161,8 +163,8 @@ def show_matrix(
 ) -> None:
     """Print the jobs as a table, or as JSON on one line.
 
-    ``names``: variants and providers; without one, all of ``--all``. ``base``: the base that compiles, which
-    may add architectures (``widen``); with ``auto`` none are added. Raises ``ConfigError``, and
+    ``names``: variants and providers; empty means all that ``--all`` names. ``base``: the base that compiles,
+    which may add architectures (``widen``); with ``auto`` none are added. Raises ``ConfigError``, and
     ``ValidationError`` for an unknown name and for a ``--by`` that is not ``arch``.
     """
     require_base(wiring.project, base)
@@ -174,9 +176,10 @@ def show_matrix(
 
 
 def matrix_legs(project: Project, names: Sequence[str] = ()) -> tuple[MatrixLeg, ...]:
-    """Return a job for each named package, or for each of ``--all`` in the order of variants.yaml.
+    """Return one job per package: those in ``names``, or all that ``--all`` names, as in variants.yaml.
 
-    Official wheels are repacked. Raises ``ValidationError`` for an unknown name.
+    A job's origin is ``wheel`` for an official wheel, else the project's. Raises ``ValidationError`` for an
+    unknown name.
     """
     origin = project.onnxruntime.origin
     packages = pick_variants(project, names, all_=not names)

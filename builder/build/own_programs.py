@@ -1,4 +1,4 @@
-"""What the project itself is shipped as: client, inspector, wheels of its Python packages, service models."""
+"""The project's programs for its users: client, inspector, Python wheels, and the service's models."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def make_wheel(wiring: Wiring, project: str) -> Path:
     """Write the wheel of ``project`` to ``dist`` and return its path.
 
     The bytes depend on the sources alone: flit's own zip depends on Python's zlib and on the files' modes.
-    Raises ``DiskError``.
+    Raises ``DiskError`` if the disk is full.
     """
     with tempfile.TemporaryDirectory(prefix=f"ortpacks-{project}-") as work:
         source = Path(work, project)
@@ -78,7 +78,7 @@ def make_models(wiring: Wiring) -> Path:
 def write_client(wiring: Wiring, index: str | None) -> Path:
     """Write ``dist/ortpacks.pyz`` with the default index ``index``, and return its path.
 
-    Without ``index`` the client is for ``dist`` and verifies no signature.
+    Without ``index`` the client installs from the index beside it and verifies no signature.
     """
     roots = roots_in(wiring.root / ROOTS) if index else []
     return build_client(wiring.root, wiring.dist / CLIENT, index, *roots)

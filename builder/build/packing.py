@@ -75,9 +75,9 @@ class Packer:
     reporter: Reporter
 
     def prepare(self) -> None:
-        """Look for our licence, and try cuobjdump, before hours of compiling, so that a failure comes early.
+        """Check that our licence is there and that cuobjdump works, before hours of compiling.
 
-        See ``check``. Raises ``ConfigError`` without the licence.
+        Raises ``ConfigError`` without the licence.
         """
         our_licence(self._licence)
         _ = self._inspector

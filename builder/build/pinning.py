@@ -1,4 +1,4 @@
-"""Pins of inputs as their hosts have them today: for the verb lock, and for a build, which pins its base.
+"""This module pins inputs as their hosts serve them today, for the verb lock and for a build's base.
 
 The verb also records which GPUs NVIDIA's pinned libraries hold no code for.
 """
@@ -54,9 +54,9 @@ def pin_inputs(
 ) -> tuple[dict[str, Pin], list[StillOpen]]:
     """Return a pin for each input, and for each archive that a git tag among them downloads, by key.
 
-    Inputs that stay without a pin are returned too.
+    The second item lists the inputs that could not be pinned.
 
-    An input that fails stops no other with ``all_``, and all later ones without it.
+    After an input that fails, the later ones are pinned only with ``all_``.
     """
     store = wiring.store(known, reporter)
     pins: dict[str, Pin] = {}
@@ -92,11 +92,11 @@ def _pin(item: Input, sha1: str, wiring: Wiring, store: FileStore) -> tuple[Pin,
 
 
 def pin_base(wiring: Wiring, base: str, reporter: Reporter, host: Host) -> None:
-    """Pin what is open of a base, and write and report the pins.
+    """Pin the inputs of a base that have no pin, write the pins to ``inputs.lock``, and report them.
 
-    With ``host`` from the wheel, the official wheel of the base's version is a part too. An image that the
-    engine holds stays open where its registry is out of reach. Raises the error of the first input that
-    cannot be pinned, with nothing written.
+    With ``host`` from the wheel, these include the official wheel of the base's version. An image that the
+    engine holds may stay without a pin where its registry is out of reach. If another input cannot be pinned,
+    its error is raised and nothing is written.
     """
 
     def open_parts(lock: Lock) -> list[Input]:
@@ -120,7 +120,7 @@ def _may_stay_open(image: Input, wiring: Wiring) -> bool:
 
 
 def pin_by_itself(wiring: Wiring, open_inputs: Callable[[Lock], Sequence[Input]], reporter: Reporter) -> None:
-    """Pin the inputs that ``open_inputs`` finds in the lock, as ``pin_base`` does."""
+    """Pin what ``open_inputs`` returns for the current lock. Write, report and raise as ``pin_base`` does."""
     if not open_inputs(wiring.lock):
         return
     with wiring.locked("inputs", reporter, "waiting: another process pins inputs"):
@@ -141,7 +141,7 @@ def unpack_pinned(
 ) -> Path:
     """Return the folder with a wheel's unpacked files. A wheel without a pin in ``inputs.lock`` is given one.
 
-    With ``refuse``, that is called with such a wheel instead, and raises.
+    If ``refuse`` is given, it is called with such a wheel instead, and must raise.
     """
     if refuse is None:
         pin_by_itself(wiring, lambda lock: [wheel] if lock.is_open(wheel) else [], reporter)

@@ -118,7 +118,7 @@ class RuntimeImage:
     def make(self, repository: str | None = None) -> MadeImage:
         """Make the image and return it.
 
-        With a ``repository``, the registry then has it under the tag of its platform.
+        With a ``repository``, the image is also pushed, under the tag of its platform.
 
         Raises ``CheckFailedError`` for an image over its budget, ``TransferError`` if a registry refuses it,
         and ``IntegrityError`` if the registry then has other layers.
@@ -309,7 +309,7 @@ def own_wheel(wiring: Wiring, project: str, reporter: Reporter) -> ImageWheel:
 
 
 def our_part(name: str, version: str, file: Path) -> Part:
-    """Return the part of one of our files, which no package index has."""
+    """Return the part for one of our own files. Its purl is ``generic``: no package index has the file."""
     purl = PackageURL("generic", None, name, version)
     return Part(purl=purl.to_string(), sha256=file_digest(file).sha256, supplier=SUPPLIERS[ORTPACKS])
 

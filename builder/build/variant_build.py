@@ -450,7 +450,7 @@ class VariantBuild:
 
     @cached_property
     def unit_costs(self) -> Mapping[str, costs.Cost]:
-        """What each unit of ONNX Runtime has cost, by its output."""
+        """The measured cost of each unit of ONNX Runtime, by its object's path."""
         return costs.read(self._wiring.root / "builder/farm/costs.tsv")
 
     def jobs(self) -> int | None:

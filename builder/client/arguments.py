@@ -1,4 +1,4 @@
-"""The client's arguments: its commands, their flags, what help says of them, and the index that they name."""
+"""The client's arguments: its commands, their flags and help lines, and the index that the flags name."""
 
 from __future__ import annotations
 
@@ -289,7 +289,7 @@ def _default_index() -> Optional[str]:
 
 
 def own_release() -> Optional[str]:
-    """Return the release that this program is of; ``None`` when it is of none."""
+    """Return the tag of the release that this program belongs to; ``None`` if it belongs to none."""
     release = _RELEASE.search(_default_index() or "")
     return release[1] if release else None
 

@@ -1,4 +1,4 @@
-"""Each command takes a ``CommandContext`` and what its flags say, and returns a ``CommandAnswer``.
+"""Each command takes a ``CommandContext`` and the values of its flags, and returns a ``CommandAnswer``.
 
 The probes' surroundings and the network are made when a command first uses them, and their types are imported
 for the type checker only: ``env`` imports the modules of neither.
@@ -64,14 +64,15 @@ class ReleaseSource:
     first_root: Optional[bytes] = None
     """The project's first root, whose sha256 is the project's name in ``state``."""
     state: Optional[Path] = None
-    """The folder of what this user's clients remember of projects; ``None``: nothing."""
+    """The folder in which this user's clients store what they know of projects; ``None``: nothing is
+    stored."""
     unsigned: bool = False
     """Whether the user accepts a release without signatures."""
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What the user asks of the choice."""
+    """The user's limits on the choice of a package and a model."""
 
     variant: Optional[str] = None
     device: Optional[str] = None
@@ -82,7 +83,7 @@ class Wish:
 
 @dataclass(frozen=True)
 class CommandAnswer:
-    """The result of a command: ``value`` is printed with ``--json``, below its head, ``lines`` without."""
+    """The result of a command: ``value`` is printed with ``--json``, after common keys, else ``lines``."""
 
     value: Mapping[str, object]
     lines: Tuple[str, ...]

@@ -50,11 +50,11 @@ class Builders:
         return self._names in ([], [_OWN])
 
     def compile(self, work: Callable[[StageBuild], None], home: int, means: StageBuild) -> None:
-        """Call ``work`` with ``means`` and a builder's name in it, the current builder's if none is named.
+        """Call ``work`` with ``means`` and the name of the builder with the fewest variants.
 
-        Of builders with equally many variants the next one from index ``home`` on is taken, so that a variant
-        finds its caches again. If the builder goes away during the work, another builder that answers is
-        tried once. Raises what ``work`` raises.
+        Without named builders, the name is ``None``: the current builder. Of equally busy builders the first
+        from index ``home`` on is taken, so that a variant finds its caches again. If the builder goes away
+        during the work, another builder that answers is tried once. Raises what ``work`` raises.
         """
         with self._taken(home) as name:
             try:

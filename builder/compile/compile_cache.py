@@ -74,7 +74,7 @@ _REFUSED = re.compile(
 """The form of obstore's message for a refusal by S3."""
 
 _FOR_NOW = {"408", "409", "429"}
-"""Statuses by which S3 refuses what it may do later."""
+"""HTTP statuses of refusals by S3 that may be temporary."""
 
 _NO_FOLDER = re.compile(r"(rediss?|s3)(:|//)")
 """The beginning of an address that is no folder's."""
@@ -108,7 +108,7 @@ class CompileCache(Protocol):
     """A cache of ccache's objects by their keys, which several machines share.
 
     Every method raises ``TransferError`` when the server does not answer and ``ValidationError`` when the
-    server refuses; the methods of a folder raise ``DiskError`` instead, and ``has`` of a folder nothing.
+    server refuses; the methods of a folder raise ``DiskError`` instead, and its ``has`` raises nothing.
     """
 
     name: str
@@ -371,12 +371,10 @@ _CODE = 32
 
 
 class SealedCache:
-    """``cache``, of which only objects with the code by ``key`` are used.
+    """A cache that uses only those objects of ``cache`` that carry a code made with ``key``.
 
     The code is HMAC-SHA256 (RFC 2104) of the object's name and bytes. It stands before the bytes, 32 bytes
-    long.
-
-    Raises ``ValidationError`` for a short key. ``get`` and ``has`` also raise ``IntegrityError``, for an
+    long. Raises ``ValidationError`` for a short key. ``get`` and ``has`` also raise ``IntegrityError`` for an
     object with another code or none.
     """
 
@@ -428,7 +426,7 @@ _GOES_ON = "The build goes on without it."
 def served(caches: CompileCaches, reporter: Reporter) -> Iterator[Path]:
     """Yield the path of a socket that serves the build container, and report the counts when the block ends.
 
-    A cache that fails is not used again, of which one line warns; one that refuses to store objects is still
+    A cache that fails is not used again, and a warning says so. One that refuses to store objects is still
     read. When the block ends, raises the error by which ``caches.into`` failed, or ``CheckFailedError`` if
     that cache got nothing.
     """

@@ -34,11 +34,9 @@ from builder.formats.text import nearest
 from builder.io.docker.engine import DockerEngine
 
 Pin = Callable[[str], None]
-"""Pins what is open of the base of a name, so that it can compile.
-
-Raises ``ToolMissingError``, ``TransferError`` or ``IntegrityError`` for a part that cannot be pinned here,
-and ``ConfigError`` for a part that exists nowhere.
-"""
+"""Pins the inputs of the base of this name that have no pin, so that it can compile. Raises
+``ToolMissingError``, ``TransferError`` or ``IntegrityError`` for a part that cannot be pinned here, and
+``ConfigError`` for a part that exists nowhere."""
 
 PROVIDERS_IN_WHEELS = {
     platform: Path("onnxruntime/capi", name) for platform, name in PROVIDER_LIBRARIES.items()
@@ -69,9 +67,9 @@ class PlanOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Planner:
-    """Plans packages, and reads the CUDA providers in official wheels for that.
+    """Plans packages. For that it reads the CUDA providers in official wheels.
 
-    Its base decides a package's ORT version, so all variants of a release share it.
+    A package's ORT version is that of its base, so all variants of a release have the same version.
     """
 
     options: PlanOptions
@@ -84,7 +82,7 @@ class Planner:
     """Reads the names of the libraries that a provider needs."""
     reporter: Reporter
     pin: Pin | None = None
-    """Pins what is open of a base; without it, parts of a base may stay open."""
+    """Pins the inputs of a base that have no pin; with ``None`` they may stay without one."""
 
     def plan(self, project: Project, variant: Variant) -> BuildPlan:
         """Return the plan of one variant.
@@ -275,11 +273,12 @@ def _released(project: Project, options: PlanOptions, base: str) -> str:
 def choose_base(
     project: Project, options: PlanOptions, engine: DockerEngine, pin: Pin | None = None
 ) -> tuple[str, str]:
-    """Return the first base whose system is available, and why: an image that can be had, or Debian.
+    """Return the name of the first base whose system is available, and the reason.
 
-    With ``pin``, all of its parts are pinned too. Raises ``ConfigError`` for an unknown base and for a part
-    that exists nowhere, for a requested base the error of its first part that cannot be had here, and
-    ``ToolMissingError`` if no base can be had.
+    A system is available if it is an image that the engine has or can fetch, or if it is assembled from
+    Debian's archive. With ``pin``, all parts of the base are pinned too. Raises ``ConfigError`` for an
+    unknown base and for a part that exists nowhere. Raises ``ToolMissingError`` if no base is available; for
+    a base that the options name, its own error.
     """
     require_base(project, options.base)
     missed: list[str] = []

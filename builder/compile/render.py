@@ -85,7 +85,10 @@ def render(
 
 
 def missing_inputs(plan: BuildPlan, lock: Lock) -> list[str]:
-    """Return the keys that a plan needs in the lock, with a pin or without, and that it lacks, sorted."""
+    """Return the sorted keys of a plan's inputs that have no entry in the lock.
+
+    An entry without a pin counts as present.
+    """
     needed = {file.source for file in required_files(plan) if file.source}
     if plan.base != NO_BASE:
         needed |= {*_toolchain_inputs(plan, lock), *TRIALS}

@@ -147,7 +147,7 @@ def export(
     """Build a stage and copy its files to ``dest``, which is replaced only on success.
 
     ``anew`` compiles although BuildKit has the result as a layer. With ``architectures`` no library is made:
-    their device code is compiled for ccache, and so for the compile caches. Raises ``CommandError`` with the
+    only their device code is compiled, into ccache and the compile caches. Raises ``CommandError`` with the
     last 30 log lines and advice; the whole log is in ``build.log``.
     """
     for leftover in dest.parent.glob(f"{dest.name}.part-*"):

@@ -202,7 +202,7 @@ class UnitPart:
 
     @property
     def architectures(self) -> float:
-        """Number of architectures, each with PTX of its own, that cost as much."""
+        """The cost of these units, as a number of architectures that each have PTX of their own."""
         return (1 - BY_PTXAS) * len(set(self.ptx.values())) + BY_PTXAS * len(self.ptx)
 
 
@@ -224,9 +224,10 @@ class CompilePlan:
 
     @property
     def whole_list(self) -> Compiled:
-        """The architectures in each unit for the whole list. ORT's CMake rewrites only those of nvcc.
+        """The architectures in a unit that is compiled for the whole set, as ORT's CMake rewrites them.
 
-        Raises ``ValueError`` where it refuses one (``refused``).
+        Only those that nvcc compiles are rewritten. Raises ``ValueError`` where ORT's CMake refuses one
+        (``refused``).
         """
         listed = compiled(self.targets.compiled, self.ort_version)
         return Compiled(tuple(sorted({*listed.sass, *self.targets.assembled})), listed.ptx)
@@ -236,7 +237,10 @@ class CompilePlan:
         return next(part for part in self.parts if f"/{part.path}" in output)
 
     def narrowed(self) -> list[UnitPart]:
-        """Return the parts whose codes are not those of CMake's list, where each has PTX of its own."""
+        """Return the parts that nvcc compiles for other codes than CMake's list gives every unit.
+
+        In that list, each architecture has PTX of its own.
+        """
         *named, others = self.parts
         parts = [part for part in named if part.ptx != others.ptx]
         if any(others.ptx[arch] != arch for arch in self.targets.compiled):

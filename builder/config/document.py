@@ -175,7 +175,7 @@ class Document:
         self.problems.append(Problem(kind, self.line(location), location, whole))
 
     def raise_if_any(self) -> None:
-        """Raise an error with all problems, in the file's order, of the most basic class among them."""
+        """Raise one error with all problems, in the file's order. Its class is the most basic of theirs."""
         if not self.problems:
             return
         kind = min((problem.kind for problem in self.problems), key=_BASIC_FIRST.index)

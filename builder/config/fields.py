@@ -97,7 +97,10 @@ def by_role(kind: object, *roles: str) -> GetPydanticSchema:
 
 
 def by_key(**kinds: object) -> GetPydanticSchema:
-    """Return the annotation of a mapping of the kind whose key it has; of the first kind if it has none."""
+    """Return the annotation of a mapping of one of several ``kinds``, each with the key that marks it.
+
+    A mapping without any of these keys is of the first kind.
+    """
 
     def schema(_source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
         choices = {f"{TAG}{key}": handler.generate_schema(kind) for key, kind in kinds.items()}
@@ -249,7 +252,8 @@ Suite = Annotated[str, TextForm("a Debian suite", "[a-z][a-z0-9-]*", "lower case
 ModelName = Annotated[str, TextForm("a model's name", "[A-Za-z0-9][A-Za-z0-9._-]*", "letters, digits, . _ -")]
 
 _FOLDERS_IN_DIST = "atlas", "inspect", "models", "rebuild", "wheels"
-"""The folders in ``dist`` of verbs; a variant has a folder of its name there."""
+"""The folders in ``dist`` that verbs write to. No variant may have such a name: its folder would be the
+same."""
 
 VariantName = Annotated[
     str,

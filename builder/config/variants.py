@@ -259,7 +259,7 @@ class Variant:
 
     @property
     def is_tried_here(self) -> bool:
-        """Whether the package needs an engine: for packages for CUDA on linux-x64."""
+        """Whether the package is tried in a container of an engine: one for CUDA on linux-x64."""
         return self.provider == CUDA and self.platform == LINUX
 
     @property
@@ -344,7 +344,7 @@ class Limits(ProjectSection):
     """Limits of a package's libraries, and the tools that check them."""
 
     cuobjdump: kinds.Deb
-    """Debian's package of the cuobjdump that counts images too, on every base."""
+    """Debian's package of cuobjdump, which counts the images of packages of every base a second time."""
     headers: kinds.Deb
     """Debian's package of the C API's headers, which the smoke program includes."""
 
@@ -538,9 +538,10 @@ def open_inputs(project: Project, base: str, lock: Lock) -> list[str]:
 
 
 def open_of_packages(project: Project, base: str, lock: Lock) -> list[str]:
-    """Return the keys without a pin of what packages compiled on a base are made of.
+    """Return the keys of the inputs without a pin that packages compiled on a base need.
 
-    That is the base, and the official wheel of its version unless the host library is compiled too.
+    These are the base's inputs and, unless the host library is compiled too, the official wheel of its
+    version.
     """
     wheel = ort_wheel(project.bases[base].ort_version)
     is_open = project.onnxruntime.host is Host.WHEEL and lock.is_open(wheel)

@@ -80,7 +80,7 @@ def check_completed(manifest: Manifest, completed: Mapping[str, Digest]) -> Iter
 def check_installed(manifest: Manifest, digests: Mapping[str, Digest]) -> Iterator[Finding]:
     """Yield the findings of ``check_files`` and ``check_completed`` for a folder with all of a package.
 
-    ``found`` are the digests of every file in the folder, by path.
+    ``digests`` are those of every file in the folder, by path.
     """
     absent = {entry.path for entry in manifest.absent}
     yield from check_files(manifest, {path: digest for path, digest in digests.items() if path not in absent})

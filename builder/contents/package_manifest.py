@@ -1,4 +1,4 @@
-"""This module has a package's files before they are packed, and makes its manifest from plan and readings.
+"""A package's files before they are packed, and its manifest, which is made from plan and readings.
 
 ``describe`` makes a manifest, ``compare`` compares it with a whole package; ``supported_gpus.promise_of``
 compares it with any libraries.
@@ -63,7 +63,7 @@ class Member(FileEntry):
         return Digest(self.size, self.sha256)
 
     def of_bytes(self, digest: Digest) -> Member:
-        """Return the member with the digest of its bytes."""
+        """Return a copy of the member with this size and sha256 of its bytes."""
         return replace(self, size=digest.size, sha256=digest.sha256)
 
 

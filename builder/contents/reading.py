@@ -69,6 +69,6 @@ def _mapped(file: Path) -> Iterator[Buffer]:
 
 
 def manifest_bytes(manifest: Path) -> bytes:
-    """Return the bytes of a manifest of anybody's; those of one that is too large to be read in part."""
+    """Return the bytes of an untrusted manifest; of a file that is too large, only its first bytes."""
     with manifest.open("rb") as file:
         return file.read(MANIFEST_LIMIT + 1)

@@ -1,1 +1,1 @@
-"""What is true whatever is built: NVIDIA's GPUs and toolkits, and what ONNX Runtime's sources do."""
+"""Facts that hold for every build: NVIDIA's GPUs and toolkits, and what ONNX Runtime's sources do."""

@@ -119,10 +119,10 @@ def put(line: str) -> None:
 
 
 def counted(parts: Mapping[str, ninja.UnitCodes], architectures: float) -> Callable[[str], float]:
-    """Return a function that returns the number of architectures that a unit's cost depends on.
+    """Return a function from a unit's object to the number of architectures that its cost depends on.
 
-    ``architectures``: the number for units that ``parts`` does not name. No unit has more than ``$NVCC_ONLY``
-    names, which is empty where units are compiled for all (``builder.farm.nvcc``).
+    ``architectures``: the number for units that ``parts`` does not name. Where ``$NVCC_ONLY`` names the only
+    architectures to compile for, no unit has more than these (``builder.farm.nvcc``).
     """
     only = os.environ.get("NVCC_ONLY")
     most = len(only.split(",")) if only else sys.maxsize
@@ -135,7 +135,7 @@ def counted(parts: Mapping[str, ninja.UnitCodes], architectures: float) -> Calla
 
 
 def is_common(parts: Mapping[str, ninja.UnitCodes], architectures: float, output: str) -> bool:
-    """Return whether another variant's build makes the identical object, which ccache then has: wait for it.
+    """Return whether another variant's build makes the same object: wait for it, then ccache has it.
 
     True for C++ units, and for CUDA units with one PTX at most: nothing else of those could be compiled
     meanwhile. ``architectures``: their number for units that are not in ``parts``.
@@ -215,8 +215,8 @@ class Progress:
     """The progress of a Ninja run, by the costs of its units in CPU seconds.
 
     The time left is the cost of the remaining units times a rate, the seconds that a unit runs per second of
-    its cost. The rate is measured on compiled units only, not on cache hits. Of the jobs this build has an
-    equal share with the other builds that run.
+    its cost. The rate is measured on compiled units only, not on cache hits. The builds that run share the
+    jobs equally.
     """
 
     costs: Mapping[str, float]
@@ -238,7 +238,7 @@ class Progress:
     unit_seconds: float = 0.0
     """Sum of the seconds that these units ran."""
     cached: float = 0.0
-    """Cost of the finished units that were not compiled, but cache hits by the time that they took."""
+    """Cost of the finished units that took so little time that they count as cache hits."""
 
     def __post_init__(self) -> None:
         self._unfinished = dict(self.costs)

@@ -7,10 +7,11 @@ so the library's bytes, stay as they are.
 
 CMake has one list of architectures for a whole target. A file names the units that need fewer: each line is
 the beginning of sources' paths, a tab, and the codes that these units are compiled for (``sm_89
-sm_90:compute_80``), and after a further tab how many architectures with PTX of their own cost as much. The
-first line that matches a unit counts, and the flags of all other codes are removed from the unit's statement.
-A code with a colon is made from the PTX after the colon: nvcc makes each PTX once, and SASS from it for each
-code that names it. ``builder.config.build_plan.compile_plan`` decides which codes a unit needs.
+sm_90:compute_80``), and after a further tab their cost, as a number of architectures that each have PTX of
+their own. The first line that matches a unit counts, and the flags of all other codes are removed from the
+unit's statement. A code with a colon is made from the PTX after the colon: nvcc makes each PTX once, and SASS
+from it for each code that names it. ``builder.config.build_plan.compile_plan`` decides which codes a unit
+needs.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def costliest_first(ninja: str, cost: Callable[[str], float]) -> str:
 
 
 Codes = Mapping[str, str]
-"""The PTX that each code is made from, by the codes that a unit needs; empty for the PTX that CMake names."""
+"""A unit's codes, each with the PTX that it is made from; an empty text stands for the PTX that CMake
+names."""
 
 _FLAG = re.compile(r' "?--generate-code=arch=(?P<ptx>\w+),code=\[(?P<code>\w+)\]"?')
 """The flag that CMake writes for one entry of CMAKE_CUDA_ARCHITECTURES."""
@@ -53,7 +55,8 @@ class UnitCodes(NamedTuple):
 
     codes: Codes
     architectures: float = 0.0
-    """The number of architectures, each with PTX of its own, that cost as much; 0 if the table has none."""
+    """The units' cost, as a number of architectures that each have PTX of their own; 0 if the table has
+    none."""
 
 
 def read(file: Path) -> dict[str, UnitCodes]:

@@ -70,7 +70,8 @@ _PIECE_MAKER = "/ortpacks/pieces/nvcc"
 """The path of ``piece.py`` as ccache's compiler. ccache knows nvcc's options by this name."""
 _ARCH_LIST, _ONLY = "NVCC_ARCH_LIST", "NVCC_ONLY"
 _UNTIL_PTX = "UNIT_UNTIL_PTX"
-"""The variable with the file descriptors whose locks are for the time until the PTX is made (pool.c)."""
+"""The variable with the file descriptors whose locks claim the memory that is given back after the PTX
+(pool.c)."""
 _FOR_CCACHE = {"NVCC_STATSLOG": "CCACHE_STATSLOG", "NVCC_COMPILERCHECK": "CCACHE_COMPILERCHECK"}
 """ccache's variables for runs on pieces, by their names here; ccache's own names are for whole units."""
 _HOST = "host"

@@ -1,9 +1,11 @@
-"""Archives are not trusted. Tars are read forwards: strict headers, and limits of what one may unpack to.
+"""Readers of untrusted archives. Tars are read forwards, with strict headers and limits on their contents.
 
 ``tarfile`` takes a broken header in the middle of an archive for the archive's end, follows a negative size
-backwards, and reads extension headers of any size into memory; ``_Strict`` makes these errors. Its own mode
-for streams copies all bytes twice, a third of the time of unpacking, so it gets the stream as a file that can
-seek forwards. Whatever the headers of a zip make of ``zipfile`` is an ``IntegrityError``.
+backwards, and reads extension headers of any size into memory; in ``_Strict`` these are errors. ``tarfile``'s
+own mode for streams copies all bytes twice, a third of the time of unpacking, so it gets the stream as a file
+that can seek forwards.
+
+Any exception that the headers of a zip cause in ``zipfile`` becomes an ``IntegrityError``.
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ from builder.files.file_lock import locked
 def part_file(dest: Path, *, needed: int = 0) -> Iterator[IO[bytes]]:
     """Yield a file to write, which is renamed to ``dest`` when the block ends and removed when it raises.
 
-    Parts of the same ``dest`` that killed processes left are removed first; the part of a living process or
-    thread is not, and of two the last to end gives ``dest`` its content. ``needed`` bytes must be free.
-    Raises ``DiskError``.
+    Parts of the same ``dest`` that killed processes left are removed first; those of living processes and
+    threads stay. Of two that write at once, the last to end gives ``dest`` its content. ``needed`` bytes must
+    be free. Raises ``DiskError``.
     """
     with disk_errors(dest, needed):
         dest.parent.mkdir(parents=True, exist_ok=True)
@@ -64,7 +64,7 @@ def scratch_folder(path: Path, *, needed: int) -> Iterator[Path]:
 
 
 def replace_folder(folder: Path, fresh: Path) -> None:
-    """Put ``fresh`` in the place of ``folder``, which moves beside ``fresh``, or stays if that fails.
+    """Put ``fresh`` in the place of ``folder``, which is moved beside ``fresh``, or stays if that fails.
 
     ``fresh`` is from ``scratch_folder``, which removes the earlier folder too. Raises ``OSError``, for a
     mount point among others.

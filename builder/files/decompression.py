@@ -1,4 +1,4 @@
-"""Compressed streams are read: by the standard library, and zstd by a module or program found here.
+"""Readers of compressed streams: the standard library, and for zstd a module or program of this machine.
 
 The client, the builder and ``inspect`` read through ``decompressed``: what is cut short, altered, or followed
 by something else is an ``IntegrityError``. From Python 3.14 on the standard library reads zstd too. A module

@@ -1,4 +1,4 @@
-"""HTTP requests whose failures are final or transient, and transient ones are retried."""
+"""HTTP requests. Their failures are final or transient; after a transient one, the request is repeated."""
 
 from __future__ import annotations
 

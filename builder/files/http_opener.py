@@ -296,7 +296,7 @@ NO_TLS: Tuple[Type[OSError], ...] = ()
 """The errors of a connection that TLS does not protect; empty in a Python without ssl."""
 
 TLS_BROKE_OFF: Tuple[Type[OSError], ...] = ()
-"""Those of them that a connection has which breaks off."""
+"""The errors among ``NO_TLS`` of a connection that breaks off."""
 
 if hasattr(urllib.request, "HTTPSHandler"):  # absent in a Python without ssl
     import ssl

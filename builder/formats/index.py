@@ -25,7 +25,7 @@ INDEX_LIMIT = 16 << 20
 """The largest index that is read, in bytes; a real one has a few thousand."""
 
 _WITHOUT_KERNELS = 3
-"""The format before: it has neither ``cannot_run`` nor ``host``."""
+"""The previous format, which has neither ``cannot_run`` nor ``host``."""
 
 LAYOUTS = tuple(layout.value for layout in Layout)
 
@@ -111,7 +111,7 @@ def by_support(package: IndexPackage) -> Mapping[str, str]:
 def loads(text: str, where: str) -> Index:
     """Return the index in ``text``; each error begins with ``where``, the URL or path.
 
-    The format before is read too. Raises ``ParseError`` (no JSON), ``SchemaError`` (naming every wrong key)
+    The previous format is read too. Raises ``ParseError`` (no JSON), ``SchemaError`` (naming every wrong key)
     or ``ValidationError`` (an unknown format or an invalid value: a file name with a slash, a sha256 that is
     none, a name listed twice).
     """

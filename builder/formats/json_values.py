@@ -108,9 +108,9 @@ def read_document(
 ) -> T:
     """Return the ``kind`` that a file's JSON text describes; ``where`` names the file in errors.
 
-    ``known`` are the formats that are read, oldest first; ``upgrade`` makes the value of the newest from that
-    of an older one. Raises ``ParseError`` (no JSON, with ``advice``), ``ValidationError`` (another format,
-    with the advice ``older`` for one before the first known) and ``SchemaError`` (naming every wrong key).
+    ``known`` are the formats that are read, oldest first; ``upgrade`` turns a value of an older one into one
+    of the newest. Raises ``ParseError`` (no JSON, with ``advice``), ``ValidationError`` (another format, with
+    the advice ``older`` for one before the first known) and ``SchemaError`` (naming every wrong key).
     """
     value = parse_json(text, where, advice)
     version = value.get("format") if isinstance(value, dict) else None

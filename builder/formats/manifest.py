@@ -39,7 +39,7 @@ MANIFEST_LIMIT = 16 * 2**20
 """The largest manifest that is read, in bytes; a real one has some ten thousand."""
 
 _WITHOUT_KERNELS = 3
-"""The format before. It has no ``cannot_run``, which follows from its profile."""
+"""The previous format, which has no ``cannot_run``: that follows from its profile."""
 
 MANIFEST_HEAD = 128
 """The number of bytes at the start of a file that ``is_manifest`` needs."""
@@ -189,7 +189,7 @@ class Manifest:
 def loads(text: Union[str, bytes], where: str) -> Manifest:
     """Return the manifest in ``text``, a string or UTF-8; errors name its package by ``where``.
 
-    The format before is read too, and its manifest gets the ``cannot_run`` that its profile implies. Raises
+    The previous format is read too, and its manifest gets the ``cannot_run`` that its profile implies. Raises
     ``ParseError`` (no JSON), ``ValidationError`` (an unknown format, or more than ``MANIFEST_LIMIT`` bytes)
     or ``SchemaError`` (naming the wrong keys and values).
     """

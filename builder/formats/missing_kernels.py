@@ -176,7 +176,7 @@ _LEAN_AS_READ = (MissingKernels(MICROSOFT, _OF_MICROSOFT), MissingKernels(NHWC, 
 ``core/providers/cuda/cuda_nhwc_kernels.cc``."""
 
 _READ = re.compile(r"1\.21\.0(?!\d)")
-"""The versions of ONNX Runtime that ``_LEAN_AS_READ`` is of."""
+"""The versions of ONNX Runtime for which ``_LEAN_AS_READ`` is true."""
 
 _MINIMAL = tuple(MissingKernels(domain, ()) for domain in (ONNX, MICROSOFT, NHWC))
 """All domains: only copies to and from the GPU remain. Source: 1.21.0's ``cuda_execution_provider.cc`` lines

@@ -48,7 +48,7 @@ def listed(names: Sequence[str], most: Optional[int] = None) -> str:
 
 
 def grouped(pairs: Iterable[Tuple[K, V]]) -> Dict[K, List[V]]:
-    """Return the second values of pairs by the first ones, both in the order in which they come."""
+    """Group pairs: return the second values by their first value, both in the pairs' order."""
     groups: Dict[K, List[V]] = {}
     for key, value in pairs:
         groups.setdefault(key, []).append(value)

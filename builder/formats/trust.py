@@ -99,7 +99,10 @@ def canonical(value: object) -> bytes:
 
 
 def root_id(content: bytes, where: str) -> str:
-    """Return the sha256 of what is signed in a root, whoever has signed it. Raises ``IntegrityError``."""
+    """Return the sha256 of a root's signed part, which does not depend on the signatures.
+
+    Raises ``IntegrityError``.
+    """
     return sha256(_envelope(content, where).message).hexdigest()
 
 

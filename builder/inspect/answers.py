@@ -116,9 +116,10 @@ def show(
     tell: Callable[[str], None],
     say: Callable[[str], None],
 ) -> None:
-    """Write ``files`` and the findings, pass the result to ``tell``, and files and their sizes to ``say``.
+    """Show the result of ``sources`` through ``tell``, and write ``files`` and the file of ``--sarif``.
 
-    With ``as_json``, ``say`` is not called. Raises ``DiskError`` where a file cannot be written.
+    Each written file is passed with its size to ``say``, but not with ``as_json``. Raises ``DiskError`` where
+    a file cannot be written.
     """
     if options.sarif:
         findings = {

@@ -217,7 +217,7 @@ class ReleaseStep:
     changed: bool
     """Whether the support of any GPU differs."""
     lost: bool
-    """Whether the support of a GPU is worse than that by the previous wheel."""
+    """Whether the support of any GPU is worse than with the previous wheel."""
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""What touches the outside: processes, git, servers, archives, Debian, Docker. ``wiring`` makes each once."""
+"""Adapters to the outside: processes, git, servers, archives, Debian, Docker. ``wiring`` makes each once."""

@@ -86,7 +86,7 @@ class PackageIndex:
     def require_version(self, wheel: Input) -> None:
         """Raise ``ValidationError`` with the nearest versions if the index has no such version.
 
-        An index that is out of reach, or has no JSON of PEP 691, is not judged.
+        Nothing is raised for an index that is out of reach or has no JSON of PEP 691.
         """
         if wheel.platform not in PLATFORMS or self.env.get("PIP_NO_INDEX"):
             return

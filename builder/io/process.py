@@ -41,7 +41,7 @@ class ProcessRunner:
     ) -> None:
         """Take the programs' environment; ``hints`` maps a program's name to advice on how to get it.
 
-        ``secrets`` are variables that no program gets, but for those in ``lent``, by a program's name.
+        ``secrets`` are variables that no program gets, unless ``lent`` has them under the program's name.
         """
         self._env = dict(env)
         self._secrets = frozenset(secrets)

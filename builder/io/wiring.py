@@ -80,7 +80,7 @@ _TAKEN: dict[str, str] = {}
 
 @contextmanager
 def without_secrets() -> Iterator[None]:
-    """Take secrets out of the process's environment during the block, where wirings still have them.
+    """Remove secrets from the process's environment during the block. Wirings can still read them.
 
     Libraries start programs with that environment, as docker-py starts the Docker CLI's credential helpers.
     """

@@ -1,1 +1,1 @@
-"""What a package is held to: its bytes, a self-test in a container, virtual cards."""
+"""Proofs that a package is good: of its bytes, by a self-test in a container, on virtual cards."""

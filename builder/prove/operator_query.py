@@ -140,7 +140,7 @@ class Definition:
         return True
 
     def slots(self, side: str, form: NodeForm) -> list[str]:
-        """Return the types of a node's ``inputs`` or ``outputs`` by position; an empty text is none."""
+        """Return the types of a node's ``inputs`` or ``outputs`` by position; empty for an omitted one."""
         parameters = self._inputs if side == "inputs" else self._outputs
         fewest, most = form.inputs if side == "inputs" else form.outputs
         required = [at for at, item in enumerate(parameters) if form.whole or item.option.name != "Optional"]
@@ -318,7 +318,7 @@ def _absent_element(refusal: str) -> int | None:
 
 
 def future(domain: str) -> bytes:
-    """Return a model of an opset of ``domain`` that no ONNX Runtime has; the refusal names the newest."""
+    """Return a model that asks for an opset of ``domain`` newer than any; its refusal names the newest."""
     return _model([], {}, [], {domain: _FUTURE})
 
 

@@ -105,7 +105,7 @@ def merged(known: Mirror, releases: Sequence[MirrorRelease], folders: Collection
     """Return the new list: releases that were never listed before, in the order given, then the known ones.
 
     A known release keeps its position and time while its folder exists, even if its index cannot be read. Its
-    hash is that of ``found``.
+    sha256 is the one in ``releases`` if it is there.
     """
     now = {release.tag: release for release in releases}
     old = {release.tag for release in known.releases}

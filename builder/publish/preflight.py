@@ -121,9 +121,9 @@ def check_pins(keys: Iterable[str], whose: str) -> list[Finding]:
 
 
 def check_tag(tag: str, versions: Collection[str]) -> list[Finding]:
-    """Return the finding on a tag that names version numbers, and none of the packages' ``versions``.
+    """Return the finding on a tag with version numbers of which none is in the packages' ``versions``.
 
-    Whatever else a tag holds is the publisher's. Without a package that can be read nothing is found.
+    Any other text in a tag is allowed. The result is empty without versions.
     """
     named = _TAG_VERSION.findall(tag)
     if not (named and versions) or not {*named}.isdisjoint(versions):

@@ -162,10 +162,10 @@ def envelope(signed: object, signatures: Mapping[str, str] | None = None) -> byt
 def signed_targets(files: Iterable[LocalFile], before: bytes, signing: Signing) -> bytes:
     """Return ``targets.json`` for these files, which may still need signatures of others.
 
-    ``before``, which may be empty, is returned if it names the same files and stays valid long enough; one
-    that needs signatures gets those of the signers. One that expires sooner is renewed with its own version,
-    or an old release would become newer than all that came after it. Raises ``IntegrityError`` if there is no
-    signer.
+    ``before`` is an earlier ``targets.json``, or empty. If it names the same files and stays valid long
+    enough, it is returned, with the signers' signatures if it needs some. If it expires sooner, the new file
+    has the same version: an old release must not become newer than all that came after it. Raises
+    ``IntegrityError`` if there is no signer.
     """
     named = {file.name: Target(file.size, TargetHashes(file.sha256)) for file in files}
     roots = read_roots(signing.roots)

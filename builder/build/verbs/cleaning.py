@@ -39,11 +39,10 @@ _MADE_BY_US = ("Dockerfile", "built.json")
 
 
 def clean(wiring: Wiring, *, caches: bool, inputs: bool, dry: bool) -> CleanAnswer:
-    """Report the size of our results and caches, by kind, and return it for each.
+    """Report the sizes of our results and caches by kind; return each of them with its size.
 
-    Remove them from ``dist`` and the engine unless ``dry``.
-
-    ``caches`` includes the compile caches on the engine, ``inputs`` the downloaded inputs on this machine.
+    Unless ``dry``, remove them from ``dist`` and the engine. ``caches`` includes the compile caches on the
+    engine, ``inputs`` the downloaded inputs on this machine.
     """
     kept = [path for path in (wiring.cache / name for name in _INPUTS) if path.exists()] if inputs else []
     kinds = {f"results in {wiring.dist}": _results(wiring), f"inputs in {wiring.cache}": kept}

@@ -1,4 +1,4 @@
-"""The compile caches that flags and environment name, each asked whether it answers."""
+"""The compile caches that flags and environment name. Each is asked whether it answers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def open_caches(
 
 
 def named_cache(wiring: Wiring, flag: str | None) -> CompileCache | None:
-    """Return the shared compile cache, which is not asked yet; ``None`` if none is named, or an empty text.
+    """Return the shared compile cache without asking it; ``None`` if none, or an empty text, is named.
 
     The flag ``--compile-cache`` goes before ``ORTPACKS_COMPILE_CACHE``, which goes before ``variants.yaml``.
     """

@@ -15,9 +15,9 @@ from builder.config.variants import Variant
 
 
 def needs_engine(words: Sequence[str], packages: Mapping[str, Variant]) -> bool:
-    """Return whether a package that the words of a verb name is tried in a container.
+    """Return whether a verb with these words needs a container engine, to try a package in it.
 
-    Without a name it is assumed. An unknown name is refused by the verb itself.
+    ``True`` if no variant is named. Unknown names are skipped: the verb itself refuses them.
     """
     named = [after for word, after in pairwise(words) if word == "--variant"]
     named += [word.partition("=")[2] for word in words if word.startswith("--variant=")]

@@ -1,4 +1,4 @@
-"""The verbs' flags: the decorators that make Invoke's tasks of functions, help lines, and parsed values."""
+"""The verbs' flags: decorators that turn functions into Invoke's tasks, help lines, and parsed values."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def verb(
     shared: Iterable[str] = (),
     **own: str,
 ) -> Callable[[Callable[..., None]], Verb]:
-    """Return a decorator that makes a task of a function.
+    """Return a decorator that turns a function into a task.
 
     ``own`` has the help lines of the function's flags; flags in ``FLAGS`` need none. ``shared`` names flags
     of ``FLAGS`` that the task has too; the function gets ``ChosenVariants`` then, and no Invoke context.
@@ -193,9 +193,8 @@ class Verb(Task[Callable[..., None]]):
     def __call__(self, *context: object, **flags: object) -> Callable[..., None]:
         """See ``invoke.tasks.Task``.
 
-        Raises ``ValidationError`` for a wrong value of a shared flag, and for an empty value of any: a
-        shell's variable that is not set. Most flags would go unnoticed then, and ``--dist`` would be another
-        folder.
+        Raises ``ValidationError`` for a wrong value of a shared flag, and for an empty value of any flag: it
+        usually comes from a shell variable that is not set.
         """
         for name, value in flags.items():
             if value == "" or (isinstance(value, list) and "" in value):

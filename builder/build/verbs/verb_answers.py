@@ -85,7 +85,7 @@ class StatusAnswer(ProjectSection):
 
 @dataclass(frozen=True, kw_only=True)
 class Result(ProjectSection):
-    """A file or folder of ours."""
+    """A file or folder that our verbs made."""
 
     path: str
     size: int
@@ -94,7 +94,7 @@ class Result(ProjectSection):
 
 @dataclass(frozen=True, kw_only=True)
 class EngineThing(ProjectSection):
-    """A container, an image or a cache of ours on the engine."""
+    """A container, an image or a cache on the engine that our verbs made."""
 
     kind: str
     name: str
@@ -122,13 +122,13 @@ class ImagesAnswer(ProjectSection):
 
 
 class PointState(StrEnum):
-    """What is known of one point of a release."""
+    """The states of one point of a release."""
 
     SET = "set"
     OPEN = "open"
-    """A dry run of publish would fail with it."""
+    """Not set: a dry run of publish fails with it."""
     OPTIONAL = "optional"
-    """Both ways are legal."""
+    """A release is possible with it and without it."""
     UNKNOWN = "unknown"
     """This machine cannot tell."""
 
@@ -140,7 +140,7 @@ class ReleasePoint(ProjectSection):
     name: str
     state: PointState
     found: str
-    """What is there."""
+    """What is there now, in words."""
     purpose: str
     """What it is for."""
     do: str
@@ -201,7 +201,7 @@ def checked(variant: str | None, package: str | None, problems: tuple[str, ...])
 
 
 def checks_answer(package: str | None, works: Mapping[str | None, Callable[[], object]]) -> ChecksAnswer:
-    """Run checks and return the answer; ``works`` has them by the names of their variants."""
+    """Run the checks in ``works``, which has them by variant, and return their results."""
     by_variant = {variant: problems_of(work) for variant, work in works.items()}
     checks = (checked(variant, package, problems) for variant, problems in by_variant.items())
     return ChecksAnswer(format=1, checks=tuple(checks))

@@ -59,7 +59,7 @@ class _OfferedClient:
 def answer_self_update(context: CommandContext, release: ReleaseSource, *, check: bool) -> CommandAnswer:
     """Replace this program by that of the newest release, after verifying it; a copy of this one is kept.
 
-    With ``check`` it is only said whether there is another one.
+    With ``check``, only says whether there is another one.
     """
     own = _own(context)
     web = context.web

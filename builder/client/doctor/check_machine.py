@@ -1,4 +1,4 @@
-"""Checks why CUDA lists no GPU, whether the driver fits the cards and the package, and of the system.
+"""Checks why CUDA lists no GPU, whether the driver fits cards and package, and what the system lacks.
 
 A driver may be absent, hidden, without its device files, or of a version that leaves a card out. A container,
 WSL or a virtual machine may not have been given the GPU.
@@ -277,7 +277,7 @@ def unserved_platform(observed: Observations) -> Iterator[MachineFinding]:
 
 
 def wsl_500(observed: Observations) -> bool:
-    """Return whether the cause of a failure with 500 is that of D105."""
+    """Return whether a failure with CUDA's number 500 has the cause that D105 describes."""
     if not (observed.kernel.dxg and observed.system.container) or observed.kernel.dxgdmal:
         return False
     return observed.driver is None or int(observed.driver.split(".")[0]) >= DXGDMAL_SINCE

@@ -1,6 +1,7 @@
 """Checks that the package in use is whole, fits this machine, and is what applications load.
 
-Other libraries may be loaded instead of the package's; noexec and the kernel cache are in the way of its own.
+Other libraries may be loaded instead of the package's. A file system with noexec or a bad kernel cache may
+hinder the package's own.
 """
 
 from __future__ import annotations

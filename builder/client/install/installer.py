@@ -43,7 +43,7 @@ _AGAIN = "The package in use is unchanged; run install again, or with --prefix f
 
 @dataclass(frozen=True)
 class InstallResult:
-    """A whole package in its folder, which is in use now, and what became of older packages."""
+    """The package that is in use now, and what became of older packages."""
 
     folder: Path
     package: IndexPackage

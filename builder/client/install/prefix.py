@@ -78,7 +78,7 @@ def default_prefix(env: Mapping[str, str], home: Path) -> Path:
 
 
 def state_folder(env: Mapping[str, str], home: Path) -> Path:
-    """Return the folder of what this user's clients remember of projects, whatever the prefix.
+    """Return the folder in which this user's clients store what they know of projects, for every prefix.
 
     It is ``ortpacks`` in ``$XDG_STATE_HOME``, on Windows ``%LOCALAPPDATA%``, else ``~/.local/state``.
     """

@@ -131,7 +131,7 @@ class Trust:
             )
 
     def require_successor(self, content: bytes, where: str, beside: Beside) -> None:
-        """Raise ``IntegrityError`` unless a root is the client's own, the newest, or signed as the next."""
+        """Raise ``IntegrityError`` unless a root is this client's, the newest, or signed as the next one."""
         own, newest = parse_root(self.root, _OWN), self._newest(beside, self._kept_root())
         if parse_root(content, where) not in (own, newest):
             read_root(content, where, newest)

@@ -103,7 +103,7 @@ def beside(place: Place, name: str) -> Place:
 
 
 def shown_place(place: Place) -> str:
-    """Return a place as messages show it: a URL without login and fragment, a path, which may hold a #."""
+    """Return a place as messages show it: a URL without login and fragment, or a path, unchanged."""
     return str(place) if isinstance(place, Path) else redacted(urldefrag(place).url)
 
 

@@ -64,7 +64,11 @@ class DriverLibrary:
 
 
 def rows(count: int, find: Question, asks: Mapping[str, Question]) -> List[Dict[str, object]]:
-    """Return a row for each GPU by index: the answer of each of ``asks`` for the handle from ``find``."""
+    """Return a row of values for each of ``count`` GPUs, by index.
+
+    ``find(index)`` returns the GPU's handle. Each of ``asks`` is called with it and gives the value of its
+    key.
+    """
     return [{"index": index, **_row(known(find, index), asks)} for index in range(count)]
 
 

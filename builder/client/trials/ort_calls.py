@@ -144,7 +144,7 @@ def compute(runtime: OrtApi, provider: str) -> float:
 
 
 def require_sum(total: float) -> None:
-    """Raise ``ValueError`` unless ``found`` is the sum of ``NUMBERS``."""
+    """Raise ``ValueError`` unless ``total`` is the sum of ``NUMBERS``."""
     if total != sum(NUMBERS):
         raise ValueError(f"{' + '.join(map(str, NUMBERS))} gives {total}")
 

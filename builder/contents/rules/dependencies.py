@@ -132,7 +132,7 @@ def _absent(names: AbstractSet[str]) -> Iterator[Finding]:
 
 
 def missing(library: Library, names: AbstractSet[str]) -> list[str]:
-    """Return the NEEDED entries of ``library`` that neither ``names``, its package, nor every host has."""
+    """Return the NEEDED entries of ``library`` that neither its package (``names``) nor every host has."""
     host = HOST_LIBRARIES | _HOST_OF_NVIDIA if library.vendor == NVIDIA else HOST_LIBRARIES
     return [needed for needed in library.elf.needed if needed not in names and needed not in host]
 
@@ -397,7 +397,7 @@ _ROOTS = (HOST, BRIDGE, PROVIDER, TENSORRT)
 
 
 def unneeded(libraries: Sequence[Library]) -> tuple[str, ...]:
-    """Return the paths of the libraries that ONNX Runtime's neither need nor open, even indirectly, sorted.
+    """Return the sorted paths of libraries that ONNX Runtime's own neither need nor open, even indirectly.
 
     Empty where this is not known: without a CUDA provider, or where the files that a reachable library opens
     are not all known.

@@ -117,7 +117,7 @@ def _by_target(stubs: Sequence[Stub]) -> Iterator[tuple[CodeTarget, list[Stub]]]
 
 
 def _is_older(older: CodeTarget, target: CodeTarget) -> bool:
-    """Return whether ``one`` is for an older architecture than ``target``, without a suffix."""
+    """Return whether ``older`` is for an older architecture than ``target``, without a suffix."""
     return not older.arch.suffix and older.arch.number < target.arch.number
 
 

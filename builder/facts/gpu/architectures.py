@@ -69,16 +69,16 @@ class Arch:
 def architectures(text: str) -> Tuple[Arch, ...]:
     """Return the architectures of a flag: ``86``, ``8.6``, ``sm_86`` or ``compute_86``, commas between them.
 
-    Raises ``ValueError``, which names the word that is none.
+    Raises ``ValueError`` that names the first word that is no architecture.
     """
     wanted = "an architecture like 86, 8.6, sm_86 or 90a"
     return tuple(_spelled(word, wanted, suffixes=("", "a", "f")) for word in text.split(","))
 
 
 def capabilities(text: str) -> Tuple[Capability, ...]:
-    """Return the capabilities of a flag, which are spelled as architectures may be, without a suffix.
+    """Return the capabilities of a flag, in the spellings that ``architectures`` reads, without a suffix.
 
-    Raises ``ValueError``, which names the word that is none.
+    Raises ``ValueError`` that names the first word that is no capability.
     """
     arches = [_spelled(word, "a compute capability like 8.6", suffixes=("",)) for word in text.split(",")]
     return tuple(Capability(arch.major, arch.minor) for arch in arches)

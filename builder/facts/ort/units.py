@@ -150,7 +150,7 @@ class Launch:
         return frozenset(arch for arch in arches if self.first <= arch.number <= self.last)
 
     def compiled(self, arches: Iterable[Arch]) -> frozenset[Arch]:
-        """Return those of ``arches`` that the units are compiled for, and the lowest one if it would be none.
+        """Return those of ``arches`` that the units are compiled for; if none is, the lowest of ``arches``.
 
         A unit cannot be compiled for no architecture, and its host code is needed for linking.
         """
@@ -230,9 +230,9 @@ does not use. So 5.2 and 6.1 get CUB's block sizes for 5.0 and 6.0.
 
 
 def shared_ptx(sm: Iterable[Arch], version: str, launch: Launch | None = None) -> Mapping[Arch, Arch]:
-    """Return the older architectures by those whose SASS is made from their PTX.
+    """Return the architectures whose SASS is made from older PTX, each with the PTX's: ``{52: 50}``.
 
-    In all units or in those of ``launch``. Empty for an ORT version whose source was not read.
+    This holds for all units, or for those of ``launch``. Empty for an ORT version whose source was not read.
     """
     known = {arch.number: arch for arch in sm if not arch.suffix} if version in _READ else {}
     shared = {known[new]: known[old] for new, old in _SHARED_PTX.items() if new in known and old in known}
@@ -346,7 +346,7 @@ def _if_counts_agree(
 
 
 def explained_by(arches: Iterable[Arch], unit_sets: Sequence[UnitSet]) -> tuple[UnitSet, ...]:
-    """Return the sets of units that are for exactly the architectures ``found``; empty where there is none.
+    """Return the sets of units that are compiled for exactly ``arches``; empty where there is none.
 
     They must agree exactly, so that a unit that lost an architecture is not taken for one that never had it.
     """
@@ -355,7 +355,7 @@ def explained_by(arches: Iterable[Arch], unit_sets: Sequence[UnitSet]) -> tuple[
 
 
 def meant_for(arch: Arch, unit_sets: Sequence[UnitSet], arches: Iterable[Arch]) -> bool:
-    """Return whether a container with SASS for ``found`` is meant for the devices of ``arch``.
+    """Return whether a container with SASS for ``arches`` is meant for the devices of ``arch``.
 
     A container that no set of units explains is meant for all devices. A device that runs an older
     architecture's code (7.5 that of sm_70) may need a unit that was not compiled for that architecture.

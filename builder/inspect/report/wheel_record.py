@@ -1,8 +1,8 @@
-"""The record of one wheel, a row of the atlas: a small JSON file with the facts read from the wheel's bytes.
+"""The record of one wheel, a row of the atlas: a small JSON file with facts from the wheel's bytes.
 
-Support is not stored of single libraries but computed again from the facts, so that it is also known for
-later GPUs. Only ``verdicts`` is no fact but the support of each GPU by the rules at the time of writing, so
-that a change of the rules shows in a diff.
+The support of single libraries is not stored. It is computed from the facts, so it is known for later GPUs
+too. ``verdicts`` is stored although it is no fact: it is the support of each GPU by the rules at the time of
+writing, so that a change of the rules shows in a diff.
 """
 
 from __future__ import annotations

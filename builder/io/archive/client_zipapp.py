@@ -18,7 +18,7 @@ from builder.io.archive.zip_file import PLAIN, ZipWriter
 INSPECTOR = "ortpacks-inspect.pyz"
 
 SHIPPED = ("client", "errors.py", "facts/gpu", "files", "finding.py", "formats")
-"""What of ``builder`` runs on the user's machine, with Python 3.9's standard library."""
+"""The parts of ``builder`` that run on the user's machine, with Python 3.9's standard library."""
 
 _SHIPPED_KINDS = (".py", ".json", ".onnx")
 
@@ -69,7 +69,7 @@ def build_client(source: Path, target: Path, index_url: str | None, *roots: byte
 
     ``source`` is the folder of the package ``builder``; ``index_url`` is the client's default index;
     ``roots`` are the project's, oldest first: the last one names the keys that the client trusts, the first
-    one the project. Without roots the client verifies no signature.
+    one identifies the project. Without roots the client verifies no signature.
     """
     members = {name: (source / name).read_bytes() for name in _modules(source)}
     members["__main__.py"] = _START.encode()

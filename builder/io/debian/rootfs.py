@@ -90,7 +90,7 @@ _NO_IDS = ("newuidmap", "/etc/subuid")
 class DebianRootfs:
     """A maker of Debian root file systems as tar files, without files newer than ``NEWEST_MTIME``.
 
-    ``root``: this process is root's.
+    ``root``: whether this process runs as root.
     """
 
     cache: Path
@@ -111,7 +111,7 @@ class DebianRootfs:
         return self._kept(suite, wanted, what, lambda part: self._bootstrap(part, suite, wanted))
 
     def has(self, suite: str, packages: Sequence[str]) -> bool:
-        """Return whether ``tar`` would make nothing."""
+        """Return whether the cache has what ``tar`` returns."""
         return self._path(suite, sorted(packages)).is_file()
 
     def slim(self, suite: str, packages: Sequence[str], arch: str) -> Path:

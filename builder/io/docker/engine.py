@@ -219,7 +219,7 @@ class DockerEngine:
         return str(data.id)
 
     def layers(self, reference: str) -> tuple[str, ...]:
-        """Return the ``sha256:`` digest of each uncompressed layer of a held image, lowest layer first."""
+        """Return the ``sha256:`` digest of each uncompressed layer of an engine's image, lowest first."""
         with _engine_errors():
             return tuple(self._sdk().images.get(reference).attrs["RootFS"]["Layers"])
 
@@ -263,9 +263,9 @@ class DockerEngine:
                 container.remove(force=True)
 
     def resources(self) -> Sequence[EngineResource]:
-        """Return the containers and images with this project's label, and BuildKit's records of it.
+        """Return the containers and images with this project's label, and its records in BuildKit's cache.
 
-        An image that a user bases on these inherits only the label.
+        An image that a user makes from one of these has the label too, but is not among them.
         """
         with _engine_errors():
             sdk = self._sdk()
@@ -609,7 +609,7 @@ def _failure(request: ImageBuild, error: CommandError, text: str, tail: list[str
 
 
 def require_version(what: str, version: str, floor: tuple[int, int]) -> None:
-    """Raise ``ToolMissingError`` when version ``found`` of ``what`` is below ``floor``."""
+    """Raise ``ToolMissingError`` when ``version``, that of ``what``, is below ``floor``."""
     number = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
     if number < floor:
         wanted = ".".join(map(str, floor))

@@ -414,7 +414,10 @@ def lacks_kernel(opening: CardSession) -> bool:
 
 
 def nodes_on_cpu(opening: CardSession, table: OperatorTable | None) -> tuple[OnCpu, ...]:
-    """Return the nodes that run on the CPU, sorted; ``table`` has the provider's kernels, if it was asked."""
+    """Return the nodes that run on the CPU, sorted, each with the reason.
+
+    ``table`` has the provider's kernels; ``None`` where they are not known.
+    """
     return tuple(
         OnCpu(operator, name, count, _reason((operator, name), opening, table))
         for (operator, name), count in sorted(_on_cpu(opening).items())

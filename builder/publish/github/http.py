@@ -151,7 +151,10 @@ class RetryPolicy:
     between_writes: float = 1.0
 
     def pause(self, named: float, number: int) -> float:
-        """Return the seconds to wait after attempt ``number``, from 1 on; the host ``named`` some, or 0."""
+        """Return the seconds to wait after attempt ``number``, from 1 on.
+
+        ``named`` is the number of seconds that the host asked for, 0 for none.
+        """
         return named or min(self.first * 2.0 ** (number - 1), max(self.first, self.cap))
 
 

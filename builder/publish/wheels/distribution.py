@@ -112,7 +112,7 @@ def runpath(manifest: Manifest) -> str:
 
 
 def unlinked(manifest: Manifest) -> tuple[str, ...]:
-    """Return the libraries that the provider must name in addition to its own NEEDED: NVRTC, if it lacks it.
+    """Return the libraries that the provider must name besides its own NEEDED: NVRTC, unless it has it.
 
     cuDNN opens NVRTC and looks for it in ``nvidia/nvrtc/lib``, which is not its folder in NVIDIA's wheel.
     """

@@ -69,7 +69,7 @@ class Labels:
 
     properties: Mapping[str, Properties]
     lost: tuple[str, ...]
-    """A sentence for each GPU that a variant serves and that no installer chooses the variant for."""
+    """A sentence for each GPU for which no installer would choose the variant that serves it."""
 
 
 def labels(index: Index) -> Labels:

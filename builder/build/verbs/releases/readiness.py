@@ -66,11 +66,11 @@ class _Seen:
 
 
 def release_readiness(wiring: Wiring, base: str = "auto", tag: str | None = None) -> ReadinessAnswer:
-    """Return every point of a release of ``dist``.
+    """Return the state of each thing that a release of ``dist`` needs.
 
-    ``base``: the base that compiles; ``auto`` means that of the packages in ``dist``, without any the first
-    of variants.yaml, which release.yml takes. Raises ``ValidationError`` for an unknown base, ``ConfigError``
-    for a repository that is not ``owner/name``, and ``TransferError``.
+    ``base`` is the base that compiles. ``auto`` means the base of the packages in ``dist``; without packages,
+    the first base of variants.yaml, as in release.yml. Raises ``ValidationError`` for an unknown base,
+    ``ConfigError`` for a repository that is not ``owner/name``, and ``TransferError``.
     """
     require_base(wiring.project, base)
     project = with_target(wiring)
@@ -101,7 +101,7 @@ def release_readiness(wiring: Wiring, base: str = "auto", tag: str | None = None
 
 
 def lines_of(answer: ReadinessAnswer) -> Iterator[str]:
-    """Yield the lines that show an answer: of a point that is not set also what it is for and what to do."""
+    """Yield the lines that show an answer. A point that is not set has its purpose and next step too."""
     for point in answer.points:
         yield f"{_MARKS[point.state]:<16} {point.name:<11} {point.found}"
         if point.state is not PointState.SET:

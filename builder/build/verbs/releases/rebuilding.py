@@ -105,7 +105,7 @@ def require_same(wiring: Wiring, release: str, answer: ChecksAnswer) -> None:
 
 
 def released(wiring: Wiring, release: str, web: Web, trust: Trust | None) -> list[Released]:
-    """Return the packages of a release with their recipes, each of an archive with the provenance's sha256.
+    """Return a release's packages, each with its recipe and the sha256 that its provenance names.
 
     ``trust`` verifies signatures; ``None`` requires none. Raises ``TransferError`` if a package's provenance
     cannot be read, ``ConfigError`` for a bad one, and ``IntegrityError`` for one of another archive.

@@ -128,10 +128,10 @@ def github_host(wiring: Wiring, project: Project) -> Repository:
 
 
 def with_target(wiring: Wiring, api: str | None = None, repository: str | None = None) -> Project:
-    """Return the project with another API root or repository to publish to than ``variants.yaml`` names.
+    """Return the project, with another API root or repository to publish to if one is given.
 
     Without ``repository``, that of ``GITHUB_REPOSITORY`` is taken, if it is set. Raises ``ConfigError`` for
-    one that is not ``owner/name``: clients get it as the place of their release, from a mirror too.
+    one that is not ``owner/name``.
     """
     configured = wiring.project.publish
     named = repository or wiring.env.get("GITHUB_REPOSITORY") or configured.repository
@@ -217,9 +217,10 @@ def root_change(
     threshold: str | None,
     release_threshold: str | None,
 ) -> RootChange:
-    """Return the change that files of public or private keys and numbers of signatures ask for.
+    """Return the change of a root to the keys in these files and to these numbers of signatures.
 
-    Raises ``ValidationError`` for a threshold that is no whole number above 0, and what ``public_key`` does.
+    The files hold public or private keys. ``None`` and an empty list leave the root's value. Raises
+    ``ValidationError`` for a threshold that is no whole number above 0, and what ``public_key`` does.
     """
     keys = [tuple(public_key(Path(file)) for file in files) or None for files in (root_keys, release_keys)]
     numbers = []

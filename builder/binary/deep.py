@@ -129,7 +129,6 @@ class _Reader:
         self.found = DeepReading()
 
     def read(self, container: Container) -> Container:
-        """Return ``container`` corrected as ``read_payloads`` describes."""
         others: list[Image] = []
         read: list[tuple[Image, Functions]] = []
         for image, at, joined in _places(self._buffer, container):

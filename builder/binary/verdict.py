@@ -136,7 +136,6 @@ def alternatives(items: Iterable[Inspected]) -> tuple[tuple[Inspected, ...], ...
 
 
 def _stem(name: str) -> str:
-    """Return a library's path up to the first dot of its file name."""
     folder, _, file = name.rpartition("/")
     return f"{folder}/{file.partition('.')[0]}"
 

@@ -91,7 +91,6 @@ class CheckTools:
         return CardRuntime(library=self._place.tools / "libvirtualcard.so", runner=self._wiring.runner)
 
     def _export(self, rendered: Rendered) -> None:
-        """Build the programs unless they are up to date, since another variant may be running them."""
         programs = (self._wiring.templates / "smoke.c", *virtual_card(self._wiring.root))
         texts = (file.read_text(encoding="utf-8") for file in programs)
         key = self._key(rendered, rendered.runtime_dockerfile, *texts)
@@ -121,7 +120,6 @@ class CheckTools:
         return rendered
 
     def _image(self, target: str, rendered: Rendered) -> str:
-        """Return the tag of a stage's image, which is built unless the engine has it."""
         text = rendered.runtime_dockerfile if target in CHECK_STAGES else rendered.dockerfile
         tag = f"ortpacks/{target}:{self._base}-{self._key(rendered, text)[:12]}"
         if self._wiring.engine.has_image(tag):

@@ -185,13 +185,11 @@ class RuntimeImage:
 
     @property
     def _system(self) -> tuple[str, Sequence[str], str]:
-        """Suite, packages and architecture of the slim Debian system."""
         project = self.wiring.project
         return project.image.suite, project.image.packages, architecture(self._platform)
 
     @cached_property
     def _wheels(self) -> Sequence[ImageWheel]:
-        """The wheels of Python's ONNX Runtime, of our runtime layer, and of numpy or the service."""
         manifest = self._manifest
         version = manifest.onnxruntime.version
         stock = Input.wheel(f"onnxruntime=={version}", self._platform)

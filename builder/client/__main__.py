@@ -128,7 +128,6 @@ def _ram_bytes() -> int:
 
 
 def _progress(output: Output) -> Callable[[int, int], None]:
-    """Return a function that writes a progress line on a terminal and does nothing elsewhere."""
     if sys.stderr is not None and sys.stderr.isatty():
         return Meter(output.move, time.monotonic, lambda: shutil.get_terminal_size().columns)
     return lambda _done, _total: None

@@ -106,7 +106,6 @@ class _Parser(argparse.ArgumentParser):
         raise HelpError(message.rstrip())
 
     def error(self, message: str) -> NoReturn:
-        """Raise ``ConfigError`` (exit code 2, as for any wrong value)."""
         raise ConfigError(f"{message}. {self.prog} --help shows what there is.")
 
 

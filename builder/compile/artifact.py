@@ -106,7 +106,6 @@ def package_sources(root: Path, project: Project) -> list[Path]:
 
 
 def _templates(folder: Path, code: Sequence[Path]) -> list[Path]:
-    """Return the templates that ``code`` names, and those that these name in turn."""
     others = {file for file in folder.iterdir() if file.is_file()}
     templates: list[Path] = []
     new = [*code]

@@ -470,7 +470,6 @@ class _RequestServer:
         self._counts: Counter[str] = Counter()
 
     def answer(self, request: bytes) -> bytes:
-        """Return the answer to a request."""
         if request == MAY_PUT:
             return YES if self._caches.writable else NO
         parts = _REQUEST.match(request)

@@ -244,7 +244,6 @@ def _sizes_text(needs: Iterable[DiskNeed]) -> str:
 
 
 def _by_disk(needs: Iterable[DiskNeed]) -> dict[Path, list[DiskNeed]]:
-    """Return the disk space of each disk, by the topmost folder on the disk."""
     mounts: dict[int, Path] = {}
     disks: dict[Path, list[DiskNeed]] = {}
     for need in needs:
@@ -416,7 +415,6 @@ def _unmeasured(plan: BuildPlan, costs: Mapping[str, Cost]) -> str:
 
 
 def _difference(wider: BuildPlan, narrower: BuildPlan, costs: Mapping[str, Cost]) -> str:
-    """Return the cost that a wider set of architectures adds, as text."""
     seconds = compile_work(wider, costs).total - compile_work(narrower, costs).total
     count = len(wider.variant.sm) - len(narrower.variant.sm)
     size = count * _PROVIDER_MB[wider.profile or Profile.FULL]

@@ -191,7 +191,6 @@ class Planner:
         return Origin.SOURCE, lacks
 
     def _require_served(self, decided: BuildPlan) -> None:
-        """Raise ``CompatibilityError`` if the wheel lacks native code for an architecture of the set."""
         variant, held = decided.variant, self.sass(decided)
         missing = _missing(replace(variant, widen=False), held)
         if missing:

@@ -300,7 +300,6 @@ def _schema_at(schema: object, location: Location) -> dict[str, object]:
 
 
 def _dereferenced(described: object, definitions: Mapping[str, object]) -> dict[str, object]:
-    """Return the definition that a reference names; any other schema is returned as it is."""
     description = _as_mapping(described)
     return (
         _as_mapping(definitions[str(description["$ref"]).rpartition("/")[2]])

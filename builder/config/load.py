@@ -276,7 +276,6 @@ _PINS: Mapping[InputKind, type[ProjectSection]] = {
 
 
 def _describe_pins(schema: dict[str, object]) -> None:
-    """Add to the schema which kind of pin belongs to which form of key."""
     pins = {f"^{kind.value}:{SPECS[kind]}$": schema_of(pin) for kind, pin in _PINS.items()}
     schema |= {"additionalProperties": False, "patternProperties": pins}
 

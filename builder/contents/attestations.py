@@ -131,7 +131,6 @@ def _spdx(image: AttestedImage, repository: str, run: BuilderRun) -> dict[str, o
 
 
 def _packages(ref: str, part: Part) -> Iterator[Mapping[str, object]]:
-    """Yield the SPDX package of a part, then those of its libraries."""
     purl = PackageURL.from_string(part.purl)
     common = {
         "versionInfo": purl.version,

@@ -110,13 +110,11 @@ def _models(manifest: Manifest) -> _Texts:
 
 
 def _texts_but(record: Manifest | FileEntry, apart: Sequence[str]) -> dict[str, str | None]:
-    """Return the texts of a record's fields, those named in ``apart`` left out."""
     names = (field.name for field in fields(record) if field.name not in apart)
     return {key: text for name in names for key, text in _flat(name, getattr(record, name))}
 
 
 def _flat(name: str, value: object) -> Iterator[tuple[str, str | None]]:
-    """Yield a value's parts as text, with their key paths."""
     if is_dataclass(value):
         for field in fields(value):
             yield from _flat(f"{name}.{field.name}", getattr(value, field.name))

@@ -112,7 +112,6 @@ def check_checksum(name: str, digest: Digest, sums: Mapping[str, str]) -> Iterat
 
 
 def _check_licences(manifest: Manifest, packed: Mapping[str, FileEntry]) -> Iterator[Finding]:
-    """Yield B006 for every licence text that is missing in the archive or empty."""
     for entry in manifest.files:
         if entry.licence not in packed:
             yield Finding(Code.B006, entry.path, f"its licence {entry.licence} is not in the package")

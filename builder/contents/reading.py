@@ -59,7 +59,6 @@ def read_foreign_file(path: str, source: str, file: Path) -> ForeignLibrary:
 
 @contextmanager
 def _mapped(file: Path) -> Iterator[Buffer]:
-    """Yield the file's bytes, mapped into memory and not copied."""
     with file.open("rb") as opened:
         if file.stat().st_size == 0:
             yield b""

@@ -264,7 +264,6 @@ def _plural(count: int, thing: str) -> str:
 
 
 def _of(count: int, total: int, things: str) -> str:
-    """Return a share as text: ``1 of 184 containers``."""
     return f"{count:,} of {total:,} {things}"
 
 

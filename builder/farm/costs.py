@@ -227,7 +227,6 @@ def cache_misses(log: str) -> int:
 
 
 def _text(file: Path) -> str:
-    """Return a file's text; empty where there is no file."""
     return file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
 
 

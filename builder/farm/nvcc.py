@@ -325,7 +325,6 @@ class Unit:
         return f"--image3=kind=elf,sm={image.sm},file={self._cached(piece, f'{place}.cubin')}"
 
     def _compile_ptx(self, ptx: str, place: str) -> None:
-        """Make the PTX and stub of the virtual architecture ``place``, as nvcc makes ``ptx``."""
         text, theirs = self._file(f"{place}.ii"), self._text(ptx)
         command = self._words((text if word == theirs else word for word in self._maker(ptx).words), place)
         # ccache keeps one file per entry, so PTX and stub are put into a tar
@@ -363,7 +362,6 @@ class Unit:
         Path(ours).write_text(numbered, encoding="utf-8")
 
     def _preprocessed(self, file: str, place: str, *, quiet: bool = False) -> str:
-        """Run the preprocessor for the text that nvcc calls ``file``; return the path of the result."""
         command = self._words(self._maker(file).words, place)
         piece = Piece([command], self._constant(file, place), self._source, [])
         made = self._cached(piece, f"{place}.ii", quiet=quiet)
@@ -399,7 +397,6 @@ class Unit:
         return output
 
     def _write_dependencies(self) -> None:
-        """Write the unit's dependency file for Ninja, with the files that the preprocessor read."""
         if file := after(self._argv, "-MF"):
             write_rule(file, after(self._argv, "-MT"), prerequisites(self._read))
 
@@ -468,7 +465,6 @@ def _emptied(fatbin: Path) -> str:
 
 
 def _without_dependencies(words: Sequence[str]) -> Iterator[str]:
-    """Yield the words without the options for a dependency file."""
     rest = iter(words)
     for word in rest:
         if word in {"-MT", "-MF"}:

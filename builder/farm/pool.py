@@ -143,7 +143,6 @@ def _agreed(shared: IO[str], memory: int) -> int:
 
 
 def _is_locked(file: IO[bytes], at: int) -> bool:
-    """Return whether another open file has a lock on the byte ``at``."""
     asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, at, 1, 0)
     kind, *_ = _FLOCK.unpack(fcntl.fcntl(file, fcntl.F_OFD_GETLK, asked))
     return bool(kind != fcntl.F_UNLCK)

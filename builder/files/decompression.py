@@ -295,7 +295,6 @@ class _Reader:
             raise IntegrityError(f"{what} is damaged", cause=str(error), advice=AGAIN) from error
 
     def works(self) -> bool:
-        """Return whether this module or program decompresses the sample."""
         try:
             with _sample() as source, self.open(source, "", quiet=True) as stream:
                 return stream.read(len(_PROBE)) == _PROBE

@@ -134,7 +134,6 @@ def _start_of(response: HTTPResponse, wanted: WantedFile, part: Path, have: int)
 
 
 def _length(response: HTTPResponse) -> int:
-    """Return the length of the response in bytes; 0 where the server does not give it."""
     text = response.headers.get("Content-Length", "")
     return int(text) if SIZE.fullmatch(text) else 0
 

@@ -190,7 +190,6 @@ class _PacedStream(io.RawIOBase):
         self._lines, self._body = 0, 0
 
     def readable(self) -> bool:
-        """Return true."""
         return True
 
     def readinto(self, buffer: memoryview, /) -> Optional[int]:  # type: ignore[override]  # no other buffer comes
@@ -217,7 +216,6 @@ class _PacedStream(io.RawIOBase):
             )
 
     def close(self) -> None:
-        """Close the stream below too."""
         if not self.closed:
             self._raw.close()
         super().close()

@@ -156,7 +156,6 @@ def _model_fields(data: Bytes) -> Iterator[_Field]:
 
 
 def _opset(data: Bytes, span: _Span) -> Tuple[str, int]:
-    """Return domain and version of an ``OperatorSetIdProto``."""
     versions = [value for number, wire, value, _ in _fields(data, *span) if (number, wire) == (2, _VARINT)]
     return _text(data, span, 1) or _ONNX, versions[-1] if versions else 0
 
@@ -209,7 +208,6 @@ def _parts(data: Bytes, span: _Span, wanted: int) -> Iterator[_Span]:
 
 
 def _number(text: str) -> Optional[int]:
-    """Return a number that can be a size of a file; ``None`` for any other text."""
     return int(text) if re.fullmatch("[0-9]{1,19}", text) else None
 
 

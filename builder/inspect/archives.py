@@ -228,7 +228,6 @@ class _TarLibraries:
         return {name: path for name, path in self.files.items() if path and first[path] == name}
 
     def take(self, info: tarfile.TarInfo, content: CheckedStream | None) -> None:
-        """Add one member; a later one replaces an earlier one of the same name."""
         name = plain(info.name)
         if info.isdir():
             self.files.pop(name, None)

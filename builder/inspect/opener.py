@@ -130,7 +130,6 @@ def require_path(source: str) -> Path:
 
 
 def _name_in(url: str) -> str:
-    """Return the file name that a URL ends in, else ``download``."""
     return PurePosixPath(urlsplit(url).path).name or "download"
 
 

@@ -202,7 +202,6 @@ def _deep(path: str, deep: DeepReading) -> dict[str, object]:
 
 
 def _code(coverage: LibraryCoverage | None) -> dict[str, object]:
-    """Return counts and architectures; all of them zero or empty without device code."""
     return {
         "containers": coverage.containers if coverage else 0,
         "idle": coverage.nothing_to_run if coverage else 0,

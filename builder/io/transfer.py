@@ -67,7 +67,6 @@ class _Progress(ExitStack):
         self._advance: Callable[[int], None] = lambda _: None
 
     def show(self, done: int, total: int) -> None:
-        """Show that ``done`` of ``total`` bytes have arrived."""
         if done < self._done or self._done < 0:
             self.close()
             self._advance = self.enter_context(self.reporter.progress(self._title, total))

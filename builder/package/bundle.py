@@ -308,7 +308,6 @@ def _write_member(member: Member, data: bytes) -> Member:
 
 
 def _wheels(members: Sequence[Member], lock: Lock) -> tuple[WheelEntry, ...]:
-    """Return the wheels of the members, with their pins."""
     sources = sorted({member.source for member in members} - {BUILT})
     pins = ((source, lock.pins[source]) for source in sources)
     return tuple(WheelEntry(source, pin.filename, pin.size, pin.sha256) for source, pin in pins)

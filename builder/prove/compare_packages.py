@@ -59,7 +59,6 @@ def _first(first: mmap.mmap, second: mmap.mmap) -> int:
 
 
 def _code(first: mmap.mmap, second: mmap.mmap) -> str:
-    """Return how the device code differs, as text."""
     if not any(kind_of(file[:HEAD]) for file in (first, second)):
         return "no device code"
     try:

@@ -426,8 +426,6 @@ Opener = Callable[[Sequence[ModelToOpen]], Iterable[CardSession]]
 
 @dataclass(kw_only=True)
 class _Answers:
-    """The answers so far for one definition."""
-
     unknown: bool = False
     """Whether the host library lacks this definition."""
     answered: int = 0
@@ -491,7 +489,6 @@ def _open(opener: Opener, models: Sequence[bytes]) -> list[CardSession]:
 
 
 def _note_answers(question: Question, opening: CardSession, answers: _Answers) -> Iterator[Question]:
-    """Note the answers of an opening; yield the questions to ask next if there were none."""
     if ("Identity", LAST) in opening.no_kernel:
         filled = question.definition.filled(question.form)
         answers.answered += len(question.bindings)
@@ -536,7 +533,6 @@ def _opsets(opener: Opener, domains: Iterable[str]) -> dict[str, int]:
 
 
 def _load(file: Path) -> OperatorTable | None:
-    """Return a table from the cache; ``None`` if there is none or it cannot be read."""
     try:
         return from_json(OperatorTable, parse_json(file.read_bytes(), file.name), file.name)
     except (OSError, ConfigError):

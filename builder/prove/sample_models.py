@@ -168,7 +168,6 @@ def _encoder(wheel: Path) -> onnx.ModelProto:
 
 
 def _tokens(wheel: Path) -> dict[str, Array]:
-    """Return ``SENTENCES`` as the model's inputs, padded to one length."""
     words = (wheel / _VOCABULARY).read_text(encoding="utf-8").splitlines()
     place = {word: at for at, word in enumerate(words)}
     rows = [[place[word] for word in ("[CLS]", *text.split(), "[SEP]")] for text in SENTENCES]

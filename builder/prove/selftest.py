@@ -174,7 +174,6 @@ def _arguments(trials: Sequence[SelftestTrial]) -> list[str]:
 
 
 def _inputs(trials: Sequence[SelftestTrial], folder: Path) -> Mapping[str, Path]:
-    """Write the input tensors to ``folder`` and return the files by their paths in the container."""
     files = {}
     for trial in trials:
         for item in trial.inputs:
@@ -242,7 +241,6 @@ def judge(
 
 
 def _answer(line: str) -> Mapping[str, object]:
-    """Return the JSON object of a line. Raises ``ValueError`` for anything but an object."""
     reply = json.loads(line)
     if not isinstance(reply, dict):
         raise ValueError(line)  # noqa: TRY004 - a wrong value, as any other

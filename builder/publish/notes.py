@@ -117,7 +117,6 @@ def changes(old: Index, new: Index) -> tuple[str, ...]:
 
 
 def _by_title(index: Index) -> dict[str, IndexPackage]:
-    """Return the packages by variant, platform, layout and kind of archive, as text."""
     return {
         f"{item.variant} ({item.platform}, {item.layout}, {item.file[item.file.rindex('.tar') :]})": item
         for item in index.packages

@@ -231,7 +231,6 @@ def write_pages(directory: Path, candidates: Sequence[Candidate], ports: Publish
 
 
 def _texts(candidate: Candidate) -> Mapping[str, bytes]:
-    """Return the package's SBOM, NOTICE and licence texts, by their paths in the package."""
     wanted = {SBOM, NOTICE, *(entry.licence for entry in candidate.manifest.files)}
     texts = texts_of(candidate.file.path, wanted)
     missing = ", ".join(sorted(wanted - texts.keys()))

@@ -114,7 +114,6 @@ def _tagged_commit(tag: str, ports: PublishPorts) -> str | None:
 
 
 def _require_tag(release: Release, wanted: str | None, ports: PublishPorts) -> None:
-    """Raise ``ReleaseConflictError`` if the tag of a draft or public release names another commit."""
     now = _tagged_commit(release.tag, ports) if wanted else None
     if now not in (None, wanted):
         raise _moved_tag(release.tag, wanted, now, _state_sentence(release))

@@ -53,8 +53,6 @@ _HOST = re.compile(r"libonnxruntime\.so(?:\.[\d.]+)?\Z")
 
 @dataclass(frozen=True, kw_only=True)
 class _Provider:
-    """A folder with the host library and the CUDA provider of a package."""
-
     label: str
     folder: Path
     ort_version: str

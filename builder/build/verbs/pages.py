@@ -161,7 +161,6 @@ def _exit_codes(_wiring: Wiring, _name: str) -> Iterator[str]:
 
 
 def _client_exit_codes(_wiring: Wiring, _name: str) -> Iterator[str]:
-    """Yield the exit codes of the client, which its own help lists too."""
     yield "| exit code | meaning |"
     yield "|---|---|"
     yield from (f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items())
@@ -207,7 +206,6 @@ def _gpus_svg(wiring: Wiring) -> str:
 
 
 def _inspected(wiring: Wiring, _name: str) -> Iterator[str]:
-    """Yield what ``inspect`` prints of the official wheel."""
     record = _official(wiring)
     shown = text(heat_maps([replace(record.source(), label=record.filename)]))
     yield from ("```text", *shown.splitlines(), "```")
@@ -252,7 +250,6 @@ def _planned(wiring: Wiring, profile: str) -> list[list[scaling.Planned]]:
 
 
 def _benchmark_rows(wiring: Wiring) -> tuple[list[serving.Row], dict[str, object]]:
-    """Return the rows and facts that the last ``bench`` stored."""
     stored = json.loads(page_text(wiring.root / f"{_BENCHMARK}.json"))
     figures = [[serving.Figures(**figure) for figure in row["figures"]] for row in stored["rows"]]
     rows = zip(stored["rows"], figures, strict=True)
@@ -385,7 +382,6 @@ def builds_page(rows: Sequence[Row]) -> str:
 
 
 def _oldest_first(row: Row) -> tuple[int, str, str]:
-    """Return a row's sort key: the oldest architecture with SASS, then the command and the date."""
     sass = re.match(r"\d+", row["SASS"])
     return int(sass[0]) if sass else sys.maxsize, row["made by"], row["date"]
 

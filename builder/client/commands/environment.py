@@ -49,7 +49,6 @@ def _powershell_text(value: str) -> str:
 
 
 def _cmd(name: str, value: str, separator: str) -> str:
-    """Return the statement for a batch file, where ``%`` begins a variable."""
     rest = f"{separator}%{name}%" if separator else ""
     return f'set "{name}={value.replace("%", "%%")}{rest}"'
 

@@ -105,7 +105,6 @@ def _target(prefix: Prefix) -> Path:
 
 
 def _problems(package: Path) -> Tuple[str, ...]:
-    """Return what is wrong with the files of a package, its manifest among them."""
     try:
         return verify(package).problems
     except IntegrityError as error:

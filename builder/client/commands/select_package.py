@@ -97,7 +97,6 @@ def read_release_and_gpus(context: CommandContext, release: ReleaseSource, wish:
 
 
 def _models(file: Path) -> Tuple[ModelRule, ...]:
-    """Return the table in ``file``. Raises ``ConfigError``."""
     try:
         # Editors on Windows write a byte order mark.
         return loads_models(file.read_text(encoding="utf-8-sig"), str(file))
@@ -186,7 +185,6 @@ def note_verdict(
 def _gpu_info(
     choice: PackageChoice, detection: Detection, verdict: ModelVerdict, now: datetime
 ) -> Dict[str, object]:
-    """Return the content of ``gpu-info.json``; docs/client.md explains each key."""
     package, device = choice.package, choice.device or _largest(detection)
     memory = device.memory_mib if device else None
     on_gpu = verdict.device == "gpu"

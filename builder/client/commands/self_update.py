@@ -45,8 +45,6 @@ _SECONDS = 60.0
 
 @dataclass(frozen=True)
 class _OfferedClient:
-    """The client of a release."""
-
     files: FilesBeside
     shown: str
     """The release's place, without a login."""
@@ -216,7 +214,6 @@ def _newer(fresh: Path, offer: _OfferedClient) -> str:
 
 
 def _try(context: CommandContext, fresh: Path) -> None:
-    """Raise ``LoadError`` where the new client does not start with this Python."""
     around = context.around
     try:
         answer = around.ask([around.python, "-I", str(fresh), "--version"], _SECONDS)

@@ -133,7 +133,6 @@ def _place(found: Found, entry: FileEntry, folder: Path) -> None:
 
 
 def _linked(source: Path, target: Path) -> bool:
-    """Return whether a hard link ``target`` to ``source`` could be made."""
     try:
         os.link(source, target)
     except OSError:
@@ -226,7 +225,6 @@ class Libraries:
             yield from (Found(folder / place[-1], ours=False) for folder in self.folders)
 
     def _matches(self, found: Found, entry: FileEntry) -> bool:
-        """Return whether a file has the entry's size and sha256; false for an unreadable file."""
         path = found.path
         try:
             if not path.is_file() or (found.ours and path.is_symlink()):
@@ -292,7 +290,6 @@ def library_folders(root: Path, conda: Optional[str], folders: Iterable[Path]) -
 
 
 def _has_cuda(folder: Path) -> bool:
-    """Return whether a folder has CUDA libraries; false for a folder that may not be read."""
     try:
         return any(any(folder.glob(name)) for name in _KNOWN_BY)
     except OSError:

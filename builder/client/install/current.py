@@ -78,14 +78,12 @@ def switch(prefix: Prefix, folder: Path) -> None:
 
 
 def _make_link(link: Path, folder: Path) -> None:
-    """Make a symbolic link to a folder. Raises ``OSError`` or ``NotImplementedError``."""
     link.symlink_to(folder, target_is_directory=True)
     if not link.is_symlink():  # Wine reports success and makes no link
         raise NotImplementedError
 
 
 def _point(prefix: Prefix, folder: Path) -> None:
-    """Write the name of ``folder`` to ``current.txt`` and remove the link."""
     write_text(prefix, prefix.pointer, f"versions/{folder.name}\n")
     prefix.current.unlink(missing_ok=True)
 

@@ -141,7 +141,6 @@ class Installation:
         return None
 
     def _try_out(self, folder: Path, manifest: Manifest) -> TryOut:
-        """Load a package's libraries in a child process. Raises ``LoadError``."""
         self.web.say("Trying it out: its libraries are loaded.")
         tried = self.trials.load(folder, manifest)
         require_loading(tried, manifest.name)

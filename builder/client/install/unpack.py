@@ -155,7 +155,6 @@ def extract(stream: Readable, top: str, folder: Path, limit: int) -> Manifest:
 
 
 def _limits(what: str, size: int) -> UnpackLimits:
-    """Return the limits of a package whose files have ``size`` bytes."""
     members = COUNT_LIMIT * 2  # folders count too
     return UnpackLimits(
         what=what,
@@ -259,7 +258,6 @@ def _wanted(manifest: Manifest, top: str, limit: int) -> Dict[Tuple[str, ...], F
 def _take(
     one: TarMember, top: str, folder: Path, wanted: Dict[Tuple[str, ...], FileEntry], sync: Sync
 ) -> None:
-    """Write one member and remove its entry from ``wanted``."""
     member, content = one
     parts = inside(member.name, top)
     if member.isdir():

@@ -201,7 +201,6 @@ class NvmlLibrary(DriverLibrary):
         return self._text("nvmlDeviceGetName", gpu)
 
     def _uuid(self, gpu: ctypes.c_void_p) -> str:
-        """Return ``GPU-…``, or ``MIG-…`` for an instance."""
         return self._text("nvmlDeviceGetUUID", gpu)
 
     def _capability(self, gpu: ctypes.c_void_p) -> str:

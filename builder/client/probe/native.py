@@ -135,7 +135,6 @@ def _driver(version: object) -> Optional[str]:
 
 
 def _optional_int(value: object) -> Optional[int]:
-    """Return the whole number; ``None`` for ``None``. Raises ``ValueError`` for any other value."""
     return None if value is None else int(str(value))
 
 

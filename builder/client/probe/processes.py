@@ -103,7 +103,6 @@ def _run(argv: Sequence[str], env: Mapping[str, str], seconds: Optional[float]) 
 def _await_output(
     process: subprocess.Popen[bytes], readers: Sequence[_OutputReader], seconds: Optional[float]
 ) -> None:
-    """Return when the program has ended and all of its output is read. Raises ``TimeoutError``."""
     deadline = time.monotonic() + (threading.TIMEOUT_MAX / 2 if seconds is None else seconds)
     for reader in readers:
         reader.join(max(deadline - time.monotonic(), 0))
@@ -127,7 +126,6 @@ class _OutputReader(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        """Read until the end of the output, or until ``_MOST_BYTES`` are exceeded."""
         while len(self.output) <= _MOST_BYTES:
             chunk = os.read(self._pipe.fileno(), _PIPE_BYTES)
             if not chunk:

@@ -131,15 +131,12 @@ class _Machine:
 
     @property
     def providers(self) -> Tuple[str, ...]:
-        """Return the providers that need no NVIDIA GPU, best first."""
         return _BY_SYSTEM.get(self.platform.partition("-")[0], (CPU,))
 
     def refusal(self, package: IndexPackage) -> Optional[str]:
-        """Return why the package does not run on this system; ``None`` where it does."""
         return system_refusal(package, self.platform, self.glibc)
 
     def served_by(self, package: IndexPackage) -> _Served:
-        """Return the package with the GPUs that it may run on."""
         runs = [one for one in self.devices if refusal(package, one, self.platform, self.glibc) is None]
         native, jit = (
             tuple(device for device in runs if support_of(package, device) == word) for word in (NATIVE, JIT)
@@ -224,7 +221,6 @@ _WHY_NO_LINE = (
 
 
 def _total_mib(devices: Iterable[Device]) -> int:
-    """Return the memory of GPUs in MiB; unknown memory counts as 0."""
     return sum(device.memory_mib or 0 for device in devices)
 
 

@@ -119,7 +119,6 @@ class OrtTrials:
         return SessionTrial(provider, tried.failure, tried.code, on_cpu=on_cpu)
 
     def _try(self, seconds: float, *arguments: str) -> TryOut:
-        """Run one child and return its result. No exception is raised."""
         try:
             answer = self.ask(child(self.python, _CHILD, *arguments), seconds)
         except TimeoutError as error:

@@ -110,14 +110,12 @@ def _kernels(count: int) -> str:
 
 
 def _by_target(stubs: Sequence[Stub]) -> Iterator[tuple[CodeTarget, list[Stub]]]:
-    """Yield each target with its stubs, SASS first, then by architecture."""
     targets = dict.fromkeys(target for stub in stubs for target in stub.on)
     for target in sorted(targets, key=CodeTarget.order):
         yield target, [stub for stub in stubs if target in stub.on]
 
 
 def _is_older(older: CodeTarget, target: CodeTarget) -> bool:
-    """Return whether ``older`` is for an older architecture than ``target``, without a suffix."""
     return not older.arch.suffix and older.arch.number < target.arch.number
 
 

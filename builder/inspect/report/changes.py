@@ -121,7 +121,6 @@ def _row(name: str, pair: Pair, compared: Sequence[Gpu], gpus: Sequence[Gpu]) ->
 
 
 def _cells(changes: Mapping[Capability, SupportChange], gpus: Iterable[Gpu]) -> tuple[Cell, ...]:
-    """Return a cell for each of ``gpus``; none without changes."""
     return tuple(_cell(gpu, changes.get(gpu.capability)) for gpu in gpus) if changes else ()
 
 

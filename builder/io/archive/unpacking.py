@@ -119,14 +119,11 @@ def unpack(folder: Path, path: str, chunks: Iterator[bytes]) -> Digest:
 
 @dataclass(frozen=True)
 class _Archive:
-    """An archive that is read forward."""
-
     package: Path
     stream: CheckedStream
     """The tar's bytes, decompressed."""
 
     def members(self) -> Iterator[TarMember]:
-        """Yield header and content of each member. Raises ``IntegrityError`` as ``tar_members`` does."""
         limits = UnpackLimits.of(str(self.package), self.package.stat().st_size)
         return tar_members(self.stream, limits)
 

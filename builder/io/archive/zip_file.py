@@ -131,7 +131,6 @@ class WheelWriter(ZipWriter):
 
 
 def _compressed(source: ZipFile, member: ZipInfo) -> Iterator[bytes]:
-    """Yield the bytes of a member as they are in its archive, compressed."""
     file = source.fp
     if file is None:
         raise ValueError("the archive is closed")

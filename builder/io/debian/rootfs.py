@@ -246,7 +246,6 @@ def _busybox_links(tar: Path) -> list[str]:
 
 
 def _require_packages(tar: Path, packages: Sequence[str]) -> None:
-    """Raise ``IntegrityError`` unless the tar's dpkg status has every package."""
     missing = sorted(
         {"base-files", "dpkg", *packages} - {package.name for package in _installed_packages(tar)}
     )

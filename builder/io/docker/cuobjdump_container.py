@@ -42,8 +42,6 @@ _PART = re.compile(r"^@@ (.+)\n", re.MULTILINE)
 
 
 class _Listings(BaseModel):
-    """The answers for one library."""
-
     elf: Listing
     ptx: Listing
 

@@ -363,7 +363,6 @@ class DockerEngine:
             )
 
     def _caches(self) -> Iterator[EngineResource]:
-        """Yield this project's cache mounts, then BuildKit's copies of libraries."""
         listing = self._runner.run(["docker", "buildx", "du", "--verbose"]).stdout
         for kind, pattern in (("cache", _CACHE_MOUNT), ("copy", _COPY)):
             for entry in re.split(r"^(?=ID:)", listing, flags=re.MULTILINE)[1:]:
@@ -462,7 +461,6 @@ class DockerEngine:
 
 
 def _exit_code(container: Container, seconds: int) -> int:
-    """Return the exit code of a container, which is killed after ``seconds``."""
     began = time.monotonic()
     try:
         return int(container.wait(timeout=seconds)["StatusCode"])

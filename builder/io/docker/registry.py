@@ -83,8 +83,6 @@ class _Reason(BaseModel):
 
 
 class _Refusal(BaseModel):
-    """The body of a registry's refusal."""
-
     errors: list[_Reason]
 
 
@@ -168,7 +166,6 @@ class Registry:
         return self._accepted(answer)
 
     def _accepted(self, answer: requests.Response) -> requests.Response:
-        """Return the answer unless it is an error. Raises ``TransferError``."""
         if answer.ok:
             return answer
         said = ": ".join(filter(None, (f"{answer.status_code} {answer.reason}", _reason(answer))))
@@ -207,7 +204,6 @@ class Registry:
         return parts.scheme in self._schemes and parts.netloc == _registry_host(self._host)
 
     def _log_in(self, challenge: str) -> None:
-        """Log in with the password, or with a token from the service that ``challenge`` names."""
         try:
             kept = self._logins.resolve_authconfig(self._host) or {}
         except DockerException as error:  # from a credential helper
@@ -406,7 +402,6 @@ def _image_entry(registry: Registry, image: IndexEntry) -> dict[str, object]:
 
 
 def _attestation_entry(registry: Registry, image: IndexEntry) -> dict[str, object]:
-    """Write an attestation manifest, and return its entry in the index."""
     layers = [_put_statement(registry, statement) for statement in image.statements]
     files = {"type": "layers", "diff_ids": [layer["digest"] for layer in layers]}
     config = registry.put_blob(json_bytes({**_NO_PLATFORM, "config": {}, "rootfs": files}), _CONFIG)

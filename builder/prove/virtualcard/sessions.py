@@ -292,7 +292,6 @@ def _last(lines: Sequence[str]) -> str:
 
 
 def _job(model: ModelToOpen, feed: Path) -> SessionJob:
-    """Return what the worker does with a model, whose inputs are written to ``feed``."""
     if model.feed is not None:
         import numpy as np  # noqa: PLC0415 - slow to import, and every verb imports this module
 
@@ -515,7 +514,6 @@ def stub_library(names: Sequence[str], *, needs: str) -> bytes:
 
 
 def _strings(names: Sequence[str]) -> tuple[bytes, dict[str, int]]:
-    """Return the string table, and the offset of each name in it."""
     table, places = bytearray(b"\0"), {}
     for name in names:
         places[name] = len(table)

@@ -267,7 +267,6 @@ class GitHubHttp:
         self._sleep(wait)
 
     def _pace(self) -> None:
-        """Wait until the next write may be sent, and record the time of that write."""
         if self._last_write is not None:
             pause = self._last_write + self._policy.between_writes - self._clock()
             self._sleep(max(0.0, pause))

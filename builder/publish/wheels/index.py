@@ -149,8 +149,6 @@ _VARIANT = "variant.json"
 
 @dataclass(frozen=True)
 class _Made:
-    """A wheel in ``dist`` and the package that it was made of."""
-
     file: Path
     package: IndexPackage
 
@@ -299,7 +297,6 @@ def _is_free(to: Path) -> bool:
 
 
 def _write_files(wiring: Wiring, made: Sequence[_Made], fresh: Path) -> None:
-    """Write all files of an index except its pages into the new folder ``fresh``."""
     fresh.mkdir()
     for _, of_version in groupby(made, key=lambda wheel: wheel.version):
         _write_version(wiring, tuple(of_version), fresh)

@@ -64,8 +64,6 @@ _MB = 1_000_000
 
 @dataclass(frozen=True)
 class _Source:
-    """Values and files that all wheels of a package are made of."""
-
     manifest: Manifest
     archive: StoredFile
     taken: Mapping[FileEntry, Path]

@@ -39,8 +39,6 @@ _MARKS = {
 
 @dataclass(frozen=True, kw_only=True)
 class _Release:
-    """The release that ``publish`` would make here."""
-
     wiring: Wiring
     project: Project
     """The project, with the repository that ``publish`` takes."""
@@ -58,8 +56,6 @@ class _Release:
 
 @dataclass(frozen=True)
 class _Seen:
-    """What a check found, and what to do next."""
-
     state: PointState
     found: str
     do: str = ""

@@ -169,7 +169,6 @@ def _tell_departures(wiring: Wiring, recipe: Recipe) -> None:
 
 
 def _build(wiring: Wiring, arguments: Sequence[str], folder: Path, jobs: int | None, command: str) -> None:
-    """Run the build command in a process of its own, with ``folder`` for its packages."""
     more = ["--dist", str(folder), *(["--jobs", str(jobs)] if jobs else [])]
     argv = [sys.executable, "-m", "builder.build.verbs.command_line", "build", *arguments, *more]
     with wiring.reporter.step(command):

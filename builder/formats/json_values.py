@@ -186,7 +186,7 @@ def _read_list(kind: object, value: object, where: str, problems: List[str]) -> 
 
 
 def _while_few(items: Iterable[T], problems: Sequence[str]) -> Iterator[T]:
-    """Yield items until there are more than ``MOST_PROBLEMS``: a file of anybody's may hold millions."""
+    """Yield items until there are more than ``MOST_PROBLEMS``: an untrusted file may hold millions."""
     return takewhile(lambda _: len(problems) <= MOST_PROBLEMS, items)
 
 

@@ -109,7 +109,7 @@ class Installation:
     def _without_older(self, placed: InstallResult) -> InstallResult:
         """Remove all packages but the one in use and the one before it, and return the result.
 
-        A package that cannot be removed is told.
+        A package that cannot be removed gives a message.
         """
         previous, freed = previous_package(self.prefix), 0
         old = [

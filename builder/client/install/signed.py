@@ -160,7 +160,7 @@ class Trust:
         return root
 
     def _kept_root(self) -> Optional[Root]:
-        """Return the stored root; ``None`` where none is or, which is told, where it cannot be read."""
+        """Return the stored root; ``None`` without one, and with a message for one that cannot be read."""
         try:
             return self._stored()
         except OSError as error:
@@ -180,7 +180,7 @@ class Trust:
             raise IntegrityError(what, cause=error.what, advice=f"{_REVOKED} {_LOST}") from error
 
     def _keep(self, content: bytes, version: int) -> None:
-        """Store a root, unless a newer one is there. A folder that cannot be written is told."""
+        """Store a root, unless a newer one is there. A folder that cannot be written gives a message."""
         if self.kept is None:
             return
         try:
@@ -195,7 +195,7 @@ class Trust:
             self.say(f"The project's newest root is not kept: {error.headline}. {_REVOKED}")
 
     def _versions(self) -> Dict[str, int]:
-        """Return the stored versions by place; empty, and told, where the file cannot be read.
+        """Return the stored versions by place; empty, with a message, where the file cannot be read.
 
         A missing file is accepted: a user who can remove it could also replace the client.
         """

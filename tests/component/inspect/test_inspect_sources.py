@@ -8,7 +8,7 @@ import pytest
 
 from builder.build.verbs.command_line import with_flags
 from builder.errors import CheckFailedError, ValidationError
-from builder.inspect.answers import require_sound, required_devices
+from builder.inspect.answers import require_sound
 from builder.inspect.command import inspect_sources
 from builder.io.wiring import Wiring
 from tests.doubles.fileserver import FileServer, serve
@@ -106,10 +106,3 @@ def test_what_must_run_where_is_held_to_it(copied: Place, tmp_path: Path, told: 
     assert done.returncode == 6
     assert isinstance(json.loads(done.stdout), dict)
     told(done.stderr)
-
-
-@pytest.mark.parametrize("word", ["8", "9.9", "90a", "8.6;9.0", ""])
-def test_what_is_no_gpu_is_told_before_anything_is_read(word: str, told: Told) -> None:
-    with pytest.raises(ValidationError) as caught:
-        required_devices(f"8.6,{word}")
-    told(caught.value)

@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from builder.binary.comparison import Effect, code_sizes, compare
-from builder.binary.fatbin_format import Kind
+from builder.binary.comparison import Effect, compare
 from builder.binary.library import Inspected
-from builder.facts.gpu.architectures import Arch, Capability
-from tests.support.factories.binaries import PTX, SASS, container, image, sass
+from builder.facts.gpu.architectures import Capability
+from tests.support.factories.binaries import PTX, container, image, sass
 from tests.support.factories.libraries import PLAIN, covered
 from tests.support.messages import Told
 
@@ -82,12 +81,3 @@ def test_gpus_of_arm_machines_are_compared_where_both_are_for_arm() -> None:
     assert Capability(8, 7) in compare([arm], [arm]).changes
     assert Capability(8, 7) not in compare([arm], [intel]).changes
     assert Capability(8, 7) not in compare([intel], [arm]).changes
-
-
-def test_bytes_are_those_of_the_images_as_stored() -> None:
-    twice = covered(container(image(SASS, 75, payload=40), image(PTX, 75, payload=24)), sass(75, 90))
-    assert list(code_sizes([Inspected("a", twice), library("b", 90), PLAIN]).items()) == [
-        ((Kind.SASS, Arch(7, 5)), 60),
-        ((Kind.SASS, Arch(9, 0)), 40),
-        ((Kind.PTX, Arch(7, 5)), 24),
-    ]

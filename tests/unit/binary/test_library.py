@@ -1,7 +1,5 @@
 """Tests of all facts read from a library's bytes, and of what follows from its file name."""
 
-import struct
-
 import pytest
 
 from builder.binary.coverage import Support, is_specialised
@@ -10,22 +8,12 @@ from builder.binary.file_kinds import HEAD, FileKind
 from builder.binary.library import Reading, read_library, unreadable
 from builder.binary.library_names import cuda_major, is_library, is_named_like_a_library, must_hold_code
 from builder.contents.required_files import vendor_of
-from builder.facts.gpu.architectures import Arch, Capability
+from builder.facts.gpu.architectures import Capability
 from tests.support.factories.binaries import BLACKWELL, SASS, A, Row, container, elf, image, linked, sass
 from tests.support.messages import Told
 from tests.support.tables import table
 
 PROVIDER = "nvidia/lib/libonnxruntime_providers_cuda.so"
-
-
-def test_a_library_of_nvidia_s() -> None:
-    rodata = b"\0libcudnn_ops.so\0libcudnn_graph.so\0" + bytes(1) + struct.pack("<I", 0x090A02)
-    symbols = {"cudnn_graph_version": (".rodata", len(rodata) - 4)}
-    sections = {".rodata": rodata, ".nv_fatbin": sass(80) + sass(90)}
-    found = read_library("lib/libcudnn.so.9", elf(sections, symbols=symbols))
-    assert (found.embedded_version, found.dlopens) == ("9.10.2", ("libcudnn_graph.so", "libcudnn_ops.so"))
-    assert found.coverage is not None
-    assert (found.coverage.specialised, found.coverage.support[Capability(9, 0)]) == (True, Support.NATIVE)
 
 
 @pytest.mark.parametrize(
@@ -57,13 +45,6 @@ def test_a_framework_s_symbols_are_in_nobody_s_way() -> None:
     refused = read_library("libtensorflow_cc.so.2", library)
     assert refused.problem is not None
     assert "a name does not end within its string table" in refused.problem.message
-
-
-def test_a_bare_fatbin() -> None:
-    found = read_library("out/kernels.fatbin", sass(80) + sass(90))
-    assert (found.kind, found.elf, found.problem, len(found.containers)) == (FileKind.FATBIN, None, None, 2)
-    assert found.coverage is not None
-    assert (found.coverage.path, found.coverage.sass) == ("out/kernels.fatbin", (Arch(8, 0), Arch(9, 0)))
 
 
 def test_device_code_that_is_not_whole(told: Told) -> None:

@@ -159,11 +159,6 @@ def test_a_library_for_x86_runs_on_no_machine_that_is_arm() -> None:
     assert Arch(8, 7) in (x86.coverage.sass if x86.coverage else ())
 
 
-def test_what_has_nothing_to_run_has_no_verdict() -> None:
-    assert verdicts(Inspected("libplain.so")) == {}
-    assert together([Inspected("libplain.so")]) == {}
-
-
 TURING = Capability(7, 5)
 
 

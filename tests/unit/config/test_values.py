@@ -1,7 +1,6 @@
 """Tests of the values of a good file, and of the variants that a command line selects from it."""
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -95,25 +94,6 @@ def test_the_newer_ptxas_is_of_its_wheels_version() -> None:
 def test_a_set_has_one_order_however_it_is_written() -> None:
     latest = load_project(SAMPLE, "v.yaml").variants["latest"]
     assert latest.sm == (Arch(8, 9), Arch(9, 0, "a"), Arch(12, 0))
-
-
-def test_the_repositorys_own_file_has_the_variants(root: Path) -> None:
-    project = load_project((root / "variants.yaml").read_text(encoding="utf-8"), "variants.yaml")
-    sets = {variant.name: [arch.number for arch in variant.sm] for variant in project.variants.values()}
-    assert sets == {
-        "legacy": [50, 52, 60, 61, 70],
-        "modern": [75, 80, 86],
-        "latest": [89, 90, 100, 120],
-        "windows": [52, 61, 75, 86, 89],
-        "cuda13": [75, 80, 86, 89, 90, 120],
-        "arm13": [89, 90, 120, 121],
-    }
-    assert [one.name for one in pick_variants(project, [], all_=True) if one.sm] == [
-        "legacy",
-        "modern",
-        "latest",
-    ]
-    assert project.cudnn.version == "9.10.2.21"
 
 
 def test_variants_are_picked_by_name_or_all() -> None:

@@ -7,7 +7,7 @@ import pytest
 from builder.config.build_plan import BuildPlan
 from builder.config.inputs import Input
 from builder.config.variants import Variant
-from builder.contents.required_files import libraries, licences, required_files
+from builder.contents.required_files import libraries, required_files
 from builder.errors import ValidationError
 from builder.formats.package_names import Host
 from tests.support.factories.packages import official, plan
@@ -46,14 +46,6 @@ def test_a_package_without_cuda_holds_the_wheels_libraries_and_texts(
     assert {file.source for file in files} == {wheel}
     names = {file.path for file in files if file.path.startswith("lib/")}
     assert {f"lib/{name}" for name in libraries(provider, platform)} == names
-
-
-def test_every_package_carries_the_texts_of_whose_files_it_holds() -> None:
-    always = {"LICENSE", "NOTICE", *TEXTS}
-    for provider in ("cpu", "coreml", "directml", "cuda"):
-        nvidias = {"licenses/nvidia-cuda.txt", "licenses/nvidia-cudnn.txt"} if provider == "cuda" else set()
-        directmls = {"licenses/directml.txt"} if provider == "directml" else set()
-        assert set(licences(provider)) == {*always, *nvidias, *directmls}
 
 
 TENSORRT = "lib/libonnxruntime_providers_tensorrt.so"

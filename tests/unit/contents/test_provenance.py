@@ -229,10 +229,6 @@ def problems(
     return [one.message for one in found]
 
 
-def test_the_provenance_of_these_bytes_is_fine() -> None:
-    assert problems(made()) == []
-
-
 def test_that_of_other_bytes_or_of_another_package_is_found(told: Told) -> None:
     other = changed(json.dumps(made()), "subject/0/name", "x.tar.zst").encode()
     for found in (problems(made(), digest=Digest(9, "2" * 64)), problems(other)):

@@ -3,9 +3,11 @@
 import pytest
 
 from builder.binary.coverage import ContainerTally
+from builder.binary.fatbin_format import Kind
 from builder.binary.file_kinds import FileKind
 from builder.binary.library import Inspected
 from builder.contents.sentences import counts, notes, summary
+from builder.facts.gpu.architectures import Arch
 from builder.facts.gpu.table import CAPABILITIES
 from tests.support.factories.libraries import BROKEN, CARDS, IDLE, OWN, PLAIN, PROVIDER, coverage
 from tests.support.messages import Told
@@ -18,6 +20,10 @@ ONE, OTHER = (
 )
 
 FEW = Inspected("libcusparseLt.so.0", coverage(containers=350, mixed={"5.2": (1, 0, 349)}, specialised=True))
+
+OUTSIDE = Inspected(
+    "libx.so", raw={Kind.SASS: {Arch(7, 5): 2, Arch(10, 0, "a"): 1}, Kind.PTX: {Arch(7, 5): 1}}
+)
 
 SOURCES = {
     "each is what its worst library is": [
@@ -35,6 +41,7 @@ SOURCES = {
     "nothing": [],
     "no device code": [PLAIN],
     "nothing to run": [PLAIN, IDLE],
+    "outside of containers": [OUTSIDE],
     "one unread": [PROVIDER, BROKEN],
     "two unread": [BROKEN, PLAIN, BROKEN],
     "all unread": [BROKEN, BROKEN],
@@ -95,6 +102,7 @@ NOTED = {
     "zstd and CUDA 13": with_zstd("libx.so", "libcudart.so.13"),
     "zstd in a library of CUDA 13": with_zstd("libcublas.so.13"),
     "zstd and PTX of CUDA 13": with_zstd("libx.so", isa=(9, 0)),
+    "outside of containers": OUTSIDE,
 }
 
 

@@ -32,13 +32,6 @@ def test_a_record_comes_back_as_it_was_written() -> None:
     assert loads(dumps(record), "here") == record
 
 
-def test_a_record_says_what_is_judged_of_the_wheel() -> None:
-    record = wheel_record("1.0", library(unit("75 80", "80")))
-    wanted = {"7.0": "none", "7.5": "native", "8.0": "native", "8.6": "native", "8.9": "native", "9.0": "jit"}
-    assert {device: how for device, how in record.verdicts.items() if device in wanted} == wanted
-    assert "8.7" not in record.verdicts, "its machines are ARM"
-
-
 def test_a_library_without_code_is_a_name() -> None:
     record = wheel_record("1.0", library(unit("75")), Inspected(name="a/libplain.so", size=9))
     assert record.without_code == ("a/libplain.so",)
@@ -123,17 +116,6 @@ def test_the_sets_that_units_were_compiled_for_come_back() -> None:
 
 def library_bytes_of(*sass: str) -> bytes:
     return elf({".nv_fatbin": b"".join(map(unit, sass))})
-
-
-def test_what_is_kept_are_counts_by_section_kind_and_architecture() -> None:
-    facts = facts_of(library(unit("75 90a", "90"), unit("75"), unit("75 90a", "90")))
-    assert facts.coverage is not None
-    assert facts.coverage.sections == {".nv_fatbin": 3}
-    assert facts.coverage.images == {".nv_fatbin": {"sass": {"75": 3, "90a": 2}, "ptx": {"90": 2}}}
-    assert [(one.containers, one.sass, one.ptx) for one in facts.coverage.held] == [
-        (2, "75 90a", "90"),
-        (1, "75", ""),
-    ]
 
 
 def test_support_is_judged_again_and_not_kept() -> None:

@@ -4,8 +4,7 @@ import pytest
 
 from builder.binary import bare_images, payloads
 from builder.binary.fatbin_format import Kind
-from builder.binary.library import Inspected, read_library
-from builder.contents.sentences import notes, summary
+from builder.binary.library import read_library
 from builder.facts.gpu.architectures import Arch
 from tests.support.factories.archives_of_objects import ar, as_object
 from tests.support.factories.binaries import elf, sass
@@ -83,13 +82,3 @@ def test_more_beginnings_than_any_library_has(monkeypatch: pytest.MonkeyPatch) -
     found = read_library("libx.so", elf({".data": b".version " * 4}))
     assert found.problem is not None
     assert found.problem.message.startswith("more than 3 beginnings of cubins and PTX (at offset")
-
-
-def test_what_is_said_of_it() -> None:
-    item = Inspected("libx.so", raw=FOUND)
-    assert list(notes(item)) == [
-        f"{what} outside of containers: the library itself hands {them} to the driver; counted, not judged"
-        for what, them in (("3 cubins (sm_75 100a) lie", "them"), ("1 PTX text (sm_75) lies", "it"))
-    ]
-    unknown = "Which GPUs it runs on is not known: its device code lies outside of containers."
-    assert summary([item]) == unknown

@@ -17,11 +17,11 @@ from unittest.mock import Mock
 
 import pytest
 
+from builder import errors
 from builder.compile.compile_cache import CompileCaches, FolderCache, compile_cache, served
 from builder.errors import (
     BuilderError,
     CheckFailedError,
-    ConfigError,
     DiskError,
     TransferError,
     ValidationError,
@@ -30,6 +30,7 @@ from builder.farm import agent, storage
 from tests.support.cache_servers import KEY, KEYS, ccache
 from tests.support.fakes.ports import FakeReporter
 from tests.support.messages import Told
+from tests.support.tables import table
 from tests.support.tls_server import unknown_tls_server
 
 CUT = TransferError("broken does not answer", cause="cut")
@@ -225,34 +226,13 @@ def test_without_a_socket_ccache_is_told_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "address"),
-    [
-        *(
-            (ValidationError, address)
-            for address in (
-                *("", "http://host", "redis://", "redis:///0", "redis://host/zero", "redis:localhost"),
-                *("rediss:/localhost", "redis//localhost", "redis://[::1"),
-                *("s3:/bucket", "s3://", "s3:///prefix", "s3://b?x=1"),
-                *("redis://:hush@host", "redis://me:hush@host:1/2", "s3://me:hush@bucket"),
-                *("s3://bucket//prefix", "s3://bucket/prefix//", "s3://bucket/%00", "s3:// "),
-                *("{}/file", "{}/dangling"),
-            )
-        ),
-        *(
-            (ConfigError, address)
-            for address in ("oci://me:hush@h/n", "OCI://host/name:tag", "oci:host/name")
-        ),
-        *((TransferError, address) for address in ("redis://127.0.0.1:1",)),
-        (DiskError, "{}/file/below"),
-    ],
+    ("kind", "address"), [*table("compile/addresses.txt"), ("ValidationError", "s3:// ")]
 )
-def test_addresses_that_lead_nowhere_are_refused(
-    tmp_path: Path, told: Told, kind: type[BuilderError], address: str
-) -> None:
+def test_addresses_that_lead_nowhere_are_refused(tmp_path: Path, told: Told, kind: str, address: str) -> None:
     """Defect: of an address that S3 does not take, the advice was to correct a variable."""
     (tmp_path / "file").touch()
     (tmp_path / "dangling").symlink_to(tmp_path / "gone")
-    with pytest.raises(kind) as refused:
+    with pytest.raises(getattr(errors, kind)) as refused:
         compile_cache(address.format(tmp_path), "--into", {}).require()
     assert "hush" not in str(refused.value)
     told(refused.value)
@@ -344,39 +324,15 @@ def answer(status: str, code: str = "") -> bytes:
     return f"{head}{body}".encode()
 
 
-NO_REDIS = (b"* OK IMAP4rev1 ready", b"$abc", b":x", b"*x", b":5")
-
-
-@pytest.mark.parametrize(
-    ("address", "ask", "kind", "said"),
-    [
-        (REDIS, "require", TransferError, b"-OOM command not allowed when used memory > 'maxmemory'."),
-        (REDIS, "require", TransferError, b"-MOVED 1 127.0.0.1:7001"),
-        (REDIS, "require", ValidationError, b"-NOAUTH Authentication required."),
-        (REDIS, "require", ValidationError, b"-NOPERM this user has no permissions"),
-        (REDIS, "require", ValidationError, b"-ERR DB index is out of range"),
-        (REDIS, "put", DiskError, b"-OOM command not allowed when used memory > 'maxmemory'."),
-        (REDIS, "put", DiskError, b"-READONLY You can't write against a read only replica."),
-        (REDIS, "put", DiskError, b"-MISCONF Redis is configured to save RDB snapshots, but cannot."),
-        (REDIS, "put", DiskError, b"-NOREPLICAS Not enough good replicas to write."),
-        *((REDIS, "require", TransferError, said) for said in (*NO_REDIS, b"+OK", b"$-1")),
-        *((REDIS, "get", TransferError, said) for said in (*NO_REDIS, b"*0")),
-        (S3, "put", TransferError, answer("429 Too Many Requests")),
-        (S3, "put", ValidationError, answer("403 Forbidden")),
-        (S3, "put", TransferError, answer("404 Not Found")),
-        (S3, "require", ValidationError, answer("403 Forbidden", "RequestTimeTooSkewed")),
-        (S3, "require", ValidationError, answer("404 Not Found", "NoSuchBucket")),
-    ],
-    ids=lambda value: value.partition(b"\r")[0].decode() if isinstance(value, bytes) else None,
-)
+@pytest.mark.parametrize(("server", "ask", "kind", "said"), table("compile/refusals.txt"))
 def test_what_a_server_refuses_and_what_is_no_redis_are_told(
-    told: Told, monkeypatch: pytest.MonkeyPatch, address: str, ask: str, kind: type[BuilderError], said: bytes
+    told: Told, monkeypatch: pytest.MonkeyPatch, server: str, ask: str, kind: str, said: str
 ) -> None:
     """Defect: of a bucket that is not there, the advice was to check the variables of AWS."""
-    with answering(said if address == S3 else said + b"\r\n") as port:
+    with answering(answer(*said.split(" / ")) if server == "s3" else f"{said}\r\n".encode()) as port:
         use_s3(monkeypatch, f"http://127.0.0.1:{port}")
-        cache = compile_cache(address.format(port=port), "--into", {})
-        with pytest.raises(kind) as refused:
+        cache = compile_cache((S3 if server == "s3" else REDIS).format(port=port), "--into", {})
+        with pytest.raises(getattr(errors, kind)) as refused:
             getattr(cache, ask)(*[KEY, b"new"][: {"get": 1, "put": 2}.get(ask, 0)])
     told(re.sub(r"(?<=as Redis: )(?!GET|PING).*(?=\. Start)", "…", str(refused.value)))  # Python's words
 

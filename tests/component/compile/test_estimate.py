@@ -14,25 +14,13 @@ from builder.facts.gpu.architectures import Arch
 from builder.farm import costs
 from builder.farm.costs import Cost
 from builder.formats.package_names import Host, Profile
+from tests.support import ROOT
 from tests.support.factories import packages
+from tests.support.tables import table
 
 _CUDA = "CMakeFiles/onnxruntime_providers_cuda.dir/src/onnxruntime/onnxruntime"
 
-TABLE = {
-    f"{_CUDA}/core/providers/cuda/math/topk_impl_f64.cu.o": Cost(cpu=2600, architectures=3.5, peak=800),
-    f"{_CUDA}/core/providers/cuda/math/unary_elementwise_ops_impl.cu.o": Cost(
-        cpu=26, architectures=3.5, peak=9
-    ),
-    f"{_CUDA}/core/providers/cuda/nn/conv.cc.o": Cost(cpu=400, architectures=4, peak=1900),
-    f"{_CUDA}/core/providers/cuda/cuda_call.cc.o": Cost(cpu=50, architectures=4, peak=900),
-    f"{_CUDA}/core/providers/cuda/integer_gemm.cc.o": Cost(cpu=7, architectures=4, peak=900),
-    f"{_CUDA}/core/providers/cuda/tunable/util.cc.o": Cost(cpu=3, architectures=4, peak=900),
-    f"{_CUDA}/contrib_ops/cuda/bert/attention_softmax.cu.o": Cost(cpu=5200, architectures=3.5, peak=800),
-    "CMakeFiles/onnxruntime_providers_shared.dir/src/provider.cc.o": Cost(cpu=1, architectures=4, peak=9),
-    "_deps/protobuf-build/CMakeFiles/libprotobuf.dir/src/descriptor.cc.o": Cost(
-        cpu=100, architectures=4, peak=9
-    ),
-}
+TABLE = costs.read(ROOT / "tests/data/compile/costs.tsv")
 
 HOST_UNIT = "CMakeFiles/onnxruntime_optimizer.dir/src/gelu_fusion.cc.o"
 
@@ -52,7 +40,10 @@ def latest(base: str, version: str, *, widen: bool, profile: Profile = Profile.L
     return planned(profile, variant=variant, base=base, ort_version=version)
 
 
-FULL_LATEST = latest("assembled", "1.21.0", widen=False, profile=Profile.FULL)
+SETS = {
+    "full": planned(Profile.FULL),
+    "latest": latest("assembled", "1.21.0", widen=False, profile=Profile.FULL),
+}
 
 
 @pytest.mark.parametrize(
@@ -63,29 +54,13 @@ def test_a_profile_takes_what_its_own_units_take(profile: Profile, seconds: floa
     assert compile_work(planned(profile), TABLE).total == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize(
-    ("plan", "unit", "cost", "seconds"),
-    [
-        # one architecture, for the linker: 6 s of the host compiler and 1 of 3.5 parts of 254 s
-        (planned(Profile.FULL), "cutlass_fmha/fmha_sm80.cu", (260, 3.5), 78.57),
-        # two PTX, four SASS: 6 s and 2.5 of 3.5 parts
-        (planned(Profile.FULL), "cutlass_fmha/fmha_sm50.cu", (260, 3.5), 187.43),
-        (planned(Profile.FULL), "skip_layer_norm_impl.cu", (260, 3.5), 260),
-        # one PTX, two SASS
-        (FULL_LATEST, "flash_attention/flash_fwd_hdim64_fp16_sm80.cu", (106, 1), 6 + 100 * 1.25),
-        (FULL_LATEST, "cutlass_fmha/fmha_sm70.cu", (106, 1), 6 + 100),
-        # by the C++ compiler, as it was measured
-        (FULL_LATEST, "cudnn_fmha/cudnn_flash_attention.cu", (106, 1), 106),
-        (FULL_LATEST, "skip_layer_norm_impl.cu", (106, 1), 6 + 100 * 2.5),
-    ],
-)
-def test_a_unit_takes_what_its_own_architectures_take(
-    plan: BuildPlan, unit: str, cost: tuple[float, float], seconds: float
-) -> None:
+@pytest.mark.parametrize("row", table("compile/unit-costs.txt"), ids=" ".join)
+def test_a_unit_takes_what_its_own_architectures_take(row: list[str]) -> None:
     """PTX that architectures share is counted once."""
-    cpu, architectures = cost
-    table = {f"{_CUDA}/contrib_ops/cuda/bert/{unit}.o": Cost(cpu=cpu, architectures=architectures, peak=9)}
-    assert compile_work(plan, table).total == pytest.approx(seconds, abs=0.01)
+    plan, unit, cpu, architectures, seconds = row
+    cost = Cost(cpu=float(cpu), architectures=float(architectures), peak=9)
+    work = compile_work(SETS[plan], {f"{_CUDA}/contrib_ops/cuda/bert/{unit}.o": cost})
+    assert work.total == pytest.approx(float(seconds), abs=0.01)
 
 
 def test_units_that_are_left_out_take_nothing() -> None:

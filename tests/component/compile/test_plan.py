@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
+from builder import errors
 from builder.compile.plan import PROVIDERS_IN_WHEELS, Planner, PlanOptions
 from builder.config.build_plan import BuildPlan
 from builder.config.inputs import Input
@@ -31,6 +31,7 @@ from tests.support.factories.binaries import elf
 from tests.support.factories.pe import pe
 from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeStore, NoEngine
 from tests.support.messages import Refused
+from tests.support.tables import table
 
 IMAGE = "nvidia/cuda:12.9.1-devel-ubuntu22.04"
 
@@ -145,90 +146,51 @@ DIRECTML = Variant(
 
 ACCELERATED = replace(LATEST, sm=tuple(map(Arch.parse, ("89", "90", "120a"))))
 
-PULLED = FakeEngine(digests={IMAGE: "sha256:" + "a" * 64})
+
+VARIANTS = {
+    **{one.name: one for one in (MODERN, LEGACY, LATEST, CPU, DIRECTML)},
+    "accelerated": ACCELERATED,
+    "widened": replace(LATEST, widen=True),
+    "windows": replace(LEGACY, name="windows", platform=WINDOWS),
+}
+
+ENGINES = {
+    "": FakeEngine(images={IMAGE}),
+    "pulled": FakeEngine(digests={IMAGE: "sha256:" + "a" * 64}),
+    "refusing": Refusing(),
+    "none": NoEngine(),
+    "untouchable": Untouchable(),
+    "offline": Offline(),
+    "offline with it": Offline(images={IMAGE}),
+}
+
+KINDS = {"origin": Origin, "profile": Profile, "host": Host, "base": str, "mixed": bool, "offline": bool}
 
 
-def shown(value: object) -> str | None:
-    """Return the id of a parameter."""
-    if isinstance(value, Variant):
-        return value.name
-    if isinstance(value, dict):
-        return " ".join(f"{key}={wish}" for key, wish in value.items())
-    return type(value).__name__ if isinstance(value, FakeEngine) else None
+def wished(desk: Desk, variant: str, engine: str, wishes: str) -> BuildPlan:
+    """Return the plan for a row's words; a wish is like ``base=nvidia``."""
+    given = (wish.split("=") for wish in wishes.split())
+    options = {name: KINDS[name](value) for name, value in given}
+    return desk.plan(VARIANTS[variant], engine=ENGINES[engine], **options)
 
 
-@pytest.mark.parametrize(
-    ("variant", "engine", "plan_options", "decided"),
-    [
-        (MODERN, FakeEngine(images={IMAGE}), {}, "nvidia wheel 1.23.2"),
-        (MODERN, PULLED, {}, "nvidia wheel 1.23.2"),
-        (MODERN, Refusing(), {}, "assembled wheel 1.21.0"),
-        (MODERN, NoEngine(), {}, "assembled wheel 1.21.0"),
-        (MODERN, Untouchable(), {"base": "assembled"}, "assembled wheel 1.21.0"),
-        (MODERN, Offline(images={IMAGE}), {"offline": True}, "nvidia wheel 1.23.2"),
-        (MODERN, Offline(), {"offline": True}, "assembled wheel 1.21.0"),
-        (MODERN, None, {"base": "assembled", "mixed": True}, "assembled wheel 1.23.2"),
-        (LEGACY, None, {}, "nvidia source 1.23.2"),
-        (LEGACY, Refusing(), {}, "assembled source 1.21.0"),
-        (LEGACY, None, {"base": "assembled", "mixed": True}, "assembled source 1.21.0"),
-        (LATEST, None, {"base": "nvidia"}, "nvidia source 1.23.2"),
-        (LATEST, None, {"base": "assembled", "profile": Profile.FULL}, "assembled source 1.21.0"),
-        (LATEST, None, {"base": "assembled", "profile": Profile.MINIMAL}, "assembled source 1.21.0"),
-        (LATEST, None, {"base": "assembled", "host": Host.SOURCE}, "assembled source 1.21.0"),
-        (replace(LATEST, widen=True), None, {"base": "assembled"}, "assembled source 1.21.0"),
-        (CPU, None, {}, "none wheel 1.23.2"),
-        (CPU, NoEngine(), {}, "none wheel 1.21.0"),
-        (CPU, NoEngine(), {"base": "nvidia"}, "none wheel 1.23.2"),
-        (CPU, None, {"base": "assembled", "mixed": True}, "none wheel 1.23.2"),
-        (DIRECTML, NoEngine(), {"base": "nvidia", "profile": Profile.LEAN}, "none wheel 1.23.0"),
-        (MODERN, None, {"origin": Origin.SOURCE}, "nvidia source 1.23.2"),
-        (MODERN, None, {"profile": Profile.LEAN}, "nvidia source 1.23.2"),
-        (MODERN, None, {"profile": Profile.MINIMAL}, "nvidia source 1.23.2"),
-        (MODERN, None, {"host": Host.SOURCE}, "nvidia source 1.23.2"),
-        (MODERN, None, {"profile": Profile.FULL}, "nvidia wheel 1.23.2"),
-        (MODERN, None, {"host": Host.WHEEL}, "nvidia wheel 1.23.2"),
-        (LEGACY, None, {"profile": Profile.FULL}, "nvidia source 1.23.2"),
-    ],
-    ids=shown,
-)
+@pytest.mark.parametrize(("variant", "engine", "wishes", "decided"), table("compile/plans.txt"))
 def test_what_is_decided_and_why(
-    desk: Desk,
-    told: Callable[[object], None],
-    variant: Variant,
-    engine: FakeEngine | None,
-    plan_options: dict[str, Any],
-    decided: str,
+    desk: Desk, told: Callable[[object], None], variant: str, engine: str, wishes: str, decided: str
 ) -> None:
-    made = desk.plan(variant, engine=engine, **plan_options)
+    made = wished(desk, variant, engine, wishes)
     assert f"{made.base} {made.origin.value} {made.ort_version}" == decided
     assert made.added == ()
     told("\n".join([*desk.reporter.lines, made.ort_wheel.key]))
 
 
-@pytest.mark.parametrize(
-    ("variant", "engine", "plan_options", "kind"),
-    [
-        (LEGACY, Refusing(), {"base": "nvidia"}, TransferError),
-        (MODERN, NoEngine(), {"base": "nvidia"}, ToolMissingError),
-        (MODERN, Offline(), {"base": "nvidia", "offline": True}, TransferError),
-        (LEGACY, None, {"base": "nvidai"}, ValidationError),
-        (LEGACY, None, {"origin": Origin.WHEEL}, CompatibilityError),
-        (ACCELERATED, None, {"base": "assembled", "origin": Origin.SOURCE}, CompatibilityError),
-        (replace(LEGACY, name="windows", platform=WINDOWS), None, {}, CompatibilityError),
-    ],
-    ids=shown,
-)
+@pytest.mark.parametrize(("variant", "engine", "wishes", "kind"), table("compile/no-plans.txt"))
 def test_what_cannot_be_decided_is_told(
-    desk: Desk,
-    refused: Refused,
-    variant: Variant,
-    engine: FakeEngine | None,
-    plan_options: dict[str, Any],
-    kind: type[BuilderError],
+    desk: Desk, refused: Refused, variant: str, engine: str, wishes: str, kind: str
 ) -> None:
     """A base that was insisted on is never replaced; nothing is compiled for Windows."""
-    with refused(kind):
-        desk.plan(variant, engine=engine, **plan_options)
+    with refused(getattr(errors, kind)):
+        wished(desk, variant, engine, wishes)
 
 
 class Pinner:

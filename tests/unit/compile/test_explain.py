@@ -21,6 +21,7 @@ from builder.facts.gpu.architectures import Arch
 from builder.facts.ort.units import left_out
 from builder.formats.package_names import Profile
 from tests.support.factories import packages
+from tests.support.tables import table
 
 VERSIONS = ("1.20.1", "1.21.0", "1.22.0", "1.23.0", "1.23.2", "1.40.0")
 
@@ -61,23 +62,9 @@ def test_every_official_setting_names_where_it_was_read() -> None:
     assert len({setting.name for setting in SETTINGS}) == len(SETTINGS)
 
 
-@pytest.mark.parametrize(
-    ("version", "base", "sm", "widen"),
-    [
-        ("1.21.0", "nvidia", "89 90 100 120", False),
-        ("1.21.0", "nvidia", "50 52 70", False),
-        ("1.22.0", "nvidia", "89 90 100 120", False),
-        ("1.22.0", "assembled", "89 90 100 120", False),
-        ("1.23.2", "nvidia", "89 90 100 120", False),
-        ("1.23.2", "nvidia", "89 90 100 120", True),
-        ("1.23.2", "nvidia", "60 70 75 80 86 90", False),
-        ("1.23.2", "nvidia", "120f", False),
-        ("1.23.2", "assembled", "89 90 100 120", False),
-        ("1.40.0", "nvidia", "89 90 100 120", False),
-    ],
-)
+@pytest.mark.parametrize(("version", "base", "sm", "widen"), table("compile/explained.txt"))
 def test_what_is_shown(
-    project: Project, told: Callable[[object], None], version: str, base: str, sm: str, widen: bool
+    project: Project, told: Callable[[object], None], version: str, base: str, sm: str, widen: str
 ) -> None:
     """1.22 launches flash attention on every device from 8.0 on; CMake replaces 90 by 90a from 1.23 on.
 
@@ -87,7 +74,7 @@ def test_what_is_shown(
     plan = planned(project, version, base=base)
     variant = replace(plan.variant, sm=tuple(map(Arch.parse, sm.split())))
     asked = replace(plan, variant=variant)
-    told(shown(widened(asked) if widen else asked))
+    told(shown(widened(asked) if widen == "True" else asked))
 
 
 def test_repacked_is_the_official_build_itself(project: Project, told: Callable[[object], None]) -> None:

@@ -19,34 +19,21 @@ from builder.config.variants import Origin, Variant
 from builder.facts.gpu.architectures import Arch
 from builder.facts.ort.units import cmake_list, compiled, read_list, refused
 from tests.support.factories import packages
-
-NEWER = "12.9.86"
+from tests.support.tables import table
 
 
 @pytest.mark.parametrize(
-    ("nvcc", "ptxas", "sm", "compiled", "assembled", "ptx"),
-    [
-        ("12.4", NEWER, "50 52 60 61 70", "50 52 60 61 70", "", None),
-        ("12.4", NEWER, "89 90 100 120", "89 90", "100 120", "90"),
-        ("12.4", NEWER, "100 103 120 121", "", "100 103 120 121", "90"),
-        ("12.4", NEWER, "90a 120", "90a", "120", "90"),
-        ("12.4", NEWER, "90 100a 120f", "90 100a 120f", "", None),  # PTX for 90 lacks a suffix's instructions
-        ("12.4", NEWER, "90 110", "90 110", "", None),  # sm_110 came with CUDA 13
-        ("12.4", None, "89 90 100 120", "89 90 100 120", "", None),
-        ("12.9", NEWER, "89 90 100 120", "89 90 100 120", "", None),
-        ("13.0", NEWER, "89 90 100 120", "89 90 100 120", "", None),
-        ("12.8", NEWER, "90 121", "90", "121", "120"),  # 12.8 ends at sm_120; 121 and 103 came with 12.9
-    ],
+    ("nvcc", "ptxas", "sm", "compiled", "assembled", "ptx"), table("compile/divided.txt")
 )
 def test_a_newer_ptxas_makes_what_nvcc_does_not_know(
-    nvcc: str, ptxas: str | None, sm: str, compiled: str, assembled: str, ptx: str | None
+    nvcc: str, ptxas: str, sm: str, compiled: str, assembled: str, ptx: str
 ) -> None:
-    targets = divide(arches(sm), nvcc, ptxas)
+    targets = divide(arches(sm), nvcc, ptxas or None)
     assert (targets.compiled, targets.assembled) == (arches(compiled), arches(assembled))
     assert targets.ptx == (Arch.parse(ptx) if ptx else None)
 
 
-LEGACY, LATEST = "50 52 60 61 70", "89 90 100 120"
+LATEST = "89 90 100 120"
 
 
 def arches(text: str) -> tuple[Arch, ...]:
@@ -57,18 +44,7 @@ def shown(sass: tuple[Arch, ...], ptx: tuple[Arch, ...]) -> str:
     return f"{' '.join(map(str, sass))} | {' '.join(map(str, ptx))}".strip()
 
 
-@pytest.mark.parametrize(
-    ("version", "wheel", "archive"),
-    [
-        ("1.22.0", "60 70 75 80 86 90 | 90", "60 70 75 80 90 | 90"),
-        ("1.23.0", "60 70 75 80 86 90a | 90a", "60 70 75 80 90a | 90a"),
-        ("1.23.1", "60 70 75 80 86 90a | 90", "60 70 75 80 90a | 90"),
-        ("1.40.0", "60 70 75 80 86 90a | 90", "60 70 75 80 90a | 90"),
-        ("1.20.1", "60 70 75 80 86 90 | 90", "60 70 75 80 90 | 90"),
-        ("1.21.0", "60 70 75 80 86 90 | 90", "60 70 75 80 90 | 90"),
-        ("1.23.2", "60 70 75 80 86 90a | 90", "60 70 75 80 90a | 90"),
-    ],
-)
+@pytest.mark.parametrize(("version", "wheel", "archive"), table("compile/official.txt"))
 def test_official_lists_by_version(version: str, wheel: str, archive: str) -> None:
     """The lists are from pull requests 23671, 25126 and 26230.
 
@@ -79,36 +55,14 @@ def test_official_lists_by_version(version: str, wheel: str, archive: str) -> No
     assert [shown(each.sass, each.ptx) for each in made] == [wheel, archive]
 
 
-@pytest.mark.parametrize(
-    ("sm", "version", "told", "made"),
-    [
-        (LEGACY, "1.21.0", "50-real;52-real;60-real;61-real;70-real", "50 52 60 61 70 |"),
-        (LEGACY, "1.23.2", "50-real;52-real;60-real;61-real;70-real", "50 52 60 61 70 |"),
-        (LATEST, "1.22.0", "89-real;90-real;100-real;120-real", "89 90 100 120 |"),
-        (LATEST, "1.23.2", "89-real;90-real;100-real;120-real", "89 90a 100a 120a |"),
-        ("89 90a", "1.21.0", "89-real;90a-real", "89 90a |"),
-        ("101 103 121", "1.23.2", "101-real;103-real;121-real", "101a 103 121 |"),
-        ("103a 121a", "1.23.2", "103a-real;121a-real", "103 121 |"),
-        ("90 110", "1.23.2", "90-real;110-real", "90a 110 |"),
-        ("90 120f", "1.22.0", "90-real;120f-real", "90 120f |"),
-    ],
-)
+@pytest.mark.parametrize(("sm", "version", "told", "made"), table("compile/sets.txt"))
 def test_what_a_set_becomes(sm: str, version: str, told: str, made: str) -> None:
     assert cmake_list(arches(sm)) == told
     found = compiled(arches(sm), version)
     assert shown(found.sass, found.ptx) == made
 
 
-@pytest.mark.parametrize(
-    ("text", "version", "made"),
-    [
-        ("75-virtual;80;90-virtual", "1.21.0", "80 | 75 80 90"),
-        ("75-virtual;80;90-virtual", "1.23.2", "80 | 90"),
-        ("90a-virtual;80-real", "1.23.2", "80 | 90a"),
-        ("90;90-real;90a-real", "1.23.2", "90a |"),
-        ("", "1.23.2", "|"),
-    ],
-)
+@pytest.mark.parametrize(("text", "version", "made"), table("compile/lists.txt"))
 def test_suffixes_of_a_list(text: str, version: str, made: str) -> None:
     found = read_list(text, version)
     assert shown(found.sass, found.ptx) == made
@@ -136,23 +90,7 @@ def planned(sm: str, version: str, base: str = "nvidia", *, widen: bool = True) 
     return packages.plan(variant=variant, base=base, ort_version=version)
 
 
-@pytest.mark.parametrize(
-    ("sm", "version", "base", "added"),
-    [
-        (LATEST, "1.23.2", "nvidia", "103 121"),
-        (LATEST, "1.22.0", "nvidia", ""),  # CMake takes the list unchanged
-        (LATEST, "1.21.0", "assembled", ""),
-        (LATEST, "1.23.2", "assembled", ""),  # ptxas makes sm_100 and sm_120: CMake never sees them
-        ("100", "1.23.2", "nvidia", "103"),
-        ("120", "1.23.2", "nvidia", "121"),
-        ("100 103", "1.23.2", "nvidia", ""),
-        ("100a 120a", "1.23.2", "nvidia", ""),  # both were asked for with their suffixes
-        ("120f", "1.22.0", "nvidia", ""),
-        ("120f", "1.23.2", "nvidia", ""),  # refused (C008)
-        ("89 90", "1.23.2", "nvidia", ""),  # there is no 9.1
-        ("50 52 60 61 70", "1.23.2", "nvidia", ""),
-    ],
-)
+@pytest.mark.parametrize(("sm", "version", "base", "added"), table("compile/widened.txt"))
 def test_what_comes_into_a_set(sm: str, version: str, base: str, added: str) -> None:
     plan = planned(sm, version, base)
     assert proposed(plan) == arches(added)

@@ -14,21 +14,16 @@ from builder.formats.missing_kernels import (
     operator_without_kernel,
 )
 from tests.support.messages import Told
+from tests.support.tables import table
 
 LEAN = cannot_run("lean", "1.21.0")
 
-WHOLE = (MissingKernels("com.microsoft", ()),)
-
-NOT_FOUND = (
-    "[ONNXRuntimeError] : 9 : NOT_IMPLEMENTED : Failed to find kernel for {} "
-    "(node:'n1' ep:'CUDAExecutionProvider'). Kernel not found"
-)
-"""Message in 1.21.0's kernel_registry_manager.cc, line 64; the reported issue has BiasGelu in it."""
-
-UNREGISTERED = (
-    "[ONNXRuntimeError] : 1 : FAIL : Fatal error: com.microsoft:{}(-1) is not a registered function/op"
-)
-"""Message of ``onnxruntime`` 1.31.1 for an operator that it does not know."""
+LACKING = {
+    "lean": LEAN,
+    "minimal": cannot_run("minimal", "1.21.0"),
+    "com.microsoft": (MissingKernels("com.microsoft", ()),),
+    "full": (),
+}
 
 
 def test_lean_lacks_what_onnx_runtimes_own_table_of_cuda_kernels_has(root: Path, told: Told) -> None:
@@ -70,29 +65,12 @@ def test_only_the_official_host_makes_what_lean_cannot_run(host: str | None, tol
     told(consequence_of(LEAN, host))
 
 
-@pytest.mark.parametrize(
-    ("message", "missing", "operator"),
-    [
-        (NOT_FOUND.format("com.microsoft.BiasGelu(1)"), LEAN, "com.microsoft.BiasGelu"),
-        (NOT_FOUND.format("com.microsoft.BiasGelu(1)"), WHOLE, "com.microsoft.BiasGelu"),
-        (NOT_FOUND.format("SimplifiedLayerNormalization(1)"), LEAN, "SimplifiedLayerNormalization"),
-        (NOT_FOUND.format("LayerNormalization(17)"), LEAN, None),
-        (NOT_FOUND.format("Add(14)"), cannot_run("minimal", "1.21.0"), "Add"),
-        (NOT_FOUND.format("com.microsoft.BiasGelu(1)"), (), None),
-        (UNREGISTERED.format("Gelu"), LEAN, "com.microsoft.Gelu"),
-        (UNREGISTERED.format("Nope"), LEAN, None),
-        ("Fatal error: ai.onnx:Crop(-1) is not a registered function/op", LEAN, "Crop"),
-        ("Kernel not found", LEAN, "an operator"),
-        ("Kernel not found", (), None),
-        ("CUDA failure 209: no kernel image is available", LEAN, None),
-    ],
-)
-def test_a_message_of_onnx_runtimes_names_what_is_missing(
-    message: str, missing: tuple[MissingKernels, ...], operator: str | None
-) -> None:
-    assert operator_without_kernel(message, missing) == operator
+@pytest.mark.parametrize(("lacks", "operator", "message"), table("formats/missing-kernels.txt"))
+def test_a_message_of_onnx_runtimes_names_what_is_missing(lacks: str, operator: str, message: str) -> None:
+    assert operator_without_kernel(message, LACKING[lacks]) == (operator or None)
 
 
 def test_the_cause_names_the_package_and_the_cure(told: Told) -> None:
-    told(missing_kernel_cause(NOT_FOUND.format("com.microsoft.BiasGelu(1)"), "x-lean", LEAN, "wheel"))
+    said = "Failed to find kernel for com.microsoft.BiasGelu(1) (node:'n1')"
+    told(missing_kernel_cause(said, "x-lean", LEAN, "wheel"))
     assert missing_kernel_cause("Kernel not found", "x", (), "wheel") is None

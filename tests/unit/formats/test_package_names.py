@@ -8,24 +8,13 @@ from hypothesis import strategies as st
 
 from builder.errors import ValidationError
 from builder.formats.package_names import Form, PackageName, form_of
+from tests.support.tables import table
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        (
-            PackageName("big-gpus", "1.24.0.dev1", "13.0", "minimal"),
-            "ortpacks-big-gpus-1.24.0.dev1-cuda13.0-minimal-linux-x64",
-        ),
-        (
-            PackageName("modern", "1.23.2", "12.9", layout="thin"),
-            "ortpacks-modern-1.23.2-cuda12.9-thin-linux-x64",
-        ),
-        (PackageName("cpu", "1.23.2", None), "ortpacks-cpu-1.23.2-linux-x64"),
-        (PackageName("coreml", "1.23.2", None, platform="macos-arm64"), "ortpacks-coreml-1.23.2-macos-arm64"),
-    ],
-)
-def test_a_name_is_written_and_read_back(name: PackageName, text: str) -> None:
+@pytest.mark.parametrize("row", table("formats/package-names.txt"), ids=lambda row: row[-1])
+def test_a_name_is_written_and_read_back(row: list[str]) -> None:
+    variant, ort, cuda, profile, layout, platform, text = row
+    name = PackageName(variant, ort, cuda or None, profile or None, layout, platform)
     assert (name.archive(Form.ZST), name.archive(Form.GZ)) == (f"{text}.tar.zst", f"{text}.tar.gz")
     for end in ("", ".tar.zst", ".tar.gz"):
         assert PackageName.parse(f"{text}{end}") == name

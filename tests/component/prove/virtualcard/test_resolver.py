@@ -17,10 +17,13 @@ from builder.facts.gpu.table import CAPABILITIES
 from tests.answers.card import needs_compiler, runtime
 from tests.support.factories.binaries import PTX, SASS, ZSTD, A, F, container, elf, image
 from tests.support.factories.nvidia import SMALL, compiled, packed
+from tests.support.tables import table
 
 pytestmark = needs_compiler
 
 NATIVE, JIT, NO_IMAGE, NEW_PTX = 0, 1, 209, 222
+
+TAKEN = {"native": NATIVE, "jit": JIT, "no image": NO_IMAGE, "new PTX": NEW_PTX}
 
 NEWEST = 590
 """A driver branch that knows the PTX of CUDA 13.1; the devices that it knows are a separate table."""
@@ -53,81 +56,14 @@ def container_of(images: str) -> bytes:
     return container(*map(code, images.split()))
 
 
-@pytest.mark.parametrize(
-    ("images", "capability", "taken"),
-    [
-        # CUDA C++ Programming Guide, "Binary Compatibility": from one minor revision to the next one, not to
-        # the previous one, nor across major revisions.
-        ("sm_80", "8.6", NATIVE),
-        ("sm_86", "8.0", NO_IMAGE),
-        ("sm_86", "9.0", NO_IMAGE),
-        ("sm_52", "6.0", NO_IMAGE),
-        ("sm_70", "7.5", NATIVE),
-        # "PTX Compatibility": to binary code of greater or equal compute capability.
-        ("compute_52", "12.1", JIT),
-        ("compute_86", "8.6", JIT),
-        ("compute_90", "8.9", NO_IMAGE),
-        # "Application Compatibility": in a container with both, the cubin is taken.
-        ("sm_80 compute_80", "8.9", NATIVE),
-        ("sm_80 compute_80", "9.0", JIT),
-        # Architecture-specific code runs on its own capability alone: Blackwell Compatibility Guide, 1.4.
-        ("sm_90a", "9.0", NATIVE),
-        ("sm_90a compute_90a", "10.0", NO_IMAGE),
-        ("sm_100a", "10.3", NO_IMAGE),
-        ("compute_100a", "10.0", JIT),
-        ("compute_120a", "12.1", NO_IMAGE),
-        # Family-specific, Programming Guide, table "Family-Specific Compatibility": 100f on 10.0 and 10.3,
-        # 103f on 10.3, 120f on 12.0 and 12.1, 121f on 12.1.
-        ("sm_100f", "10.0", NATIVE),
-        ("sm_100f", "10.3", NATIVE),
-        ("sm_103f", "10.0", NO_IMAGE),
-        ("compute_100f", "10.3", JIT),
-        ("compute_100f", "12.0", NO_IMAGE),
-        ("sm_120f", "12.1", NATIVE),
-        ("sm_121f", "12.0", NO_IMAGE),
-        ("sm_120f", "10.0", NO_IMAGE),
-        # CUDA for Tegra, Application Note: cubins of Tegra are not those of discrete GPUs of the same major.
-        ("sm_53", "5.3", NATIVE),
-        ("sm_52", "5.3", NO_IMAGE),
-        ("sm_60", "6.2", NO_IMAGE),
-        ("sm_70", "7.2", NO_IMAGE),
-        ("sm_72", "7.5", NO_IMAGE),
-        ("sm_80", "8.7", NO_IMAGE),
-        ("sm_87", "8.9", NO_IMAGE),
-        ("compute_80", "8.7", JIT),
-        # PTX ISA 9.0: "sm_101 renamed to sm_110".
-        ("sm_101a", "11.0", NATIVE),
-        ("sm_110", "11.0", NATIVE),
-        ("sm_100", "11.0", NO_IMAGE),
-        # ptxas 12.9: compute_101's PTX is assembled for sm_103 and sm_120, and refused for sm_100.
-        ("compute_101", "10.0", NO_IMAGE),
-        ("compute_101", "10.3", JIT),
-    ],
-)
-def test_what_nvidia_documents(images: str, capability: str, taken: int) -> None:
-    assert resolve(container_of(images), capability) == taken
+@pytest.mark.parametrize(("images", "capability", "taken"), table("cards/images.txt"))
+def test_what_nvidia_documents(images: str, capability: str, taken: str) -> None:
+    assert resolve(container_of(images), capability) == TAKEN[taken]
 
 
-@pytest.mark.parametrize(
-    ("images", "branch", "taken"),
-    [
-        # PTX ISA, "Release History": 8.4 with CUDA 12.4 and driver r550, 8.7 with 12.8 and r570, 8.8 with
-        # 12.9 and r575, 9.0 with 13.0 and r580.
-        ("compute_80@8.4", 550, JIT),
-        ("compute_80@8.5", 550, NEW_PTX),
-        ("compute_80@8.0", 525, JIT),
-        ("compute_80@8.7", 570, JIT),
-        ("compute_80@8.8", 570, NEW_PTX),
-        ("compute_80@8.8", 575, JIT),
-        ("compute_80@9.0", 575, NEW_PTX),
-        ("compute_80@9.0", 580, JIT),
-        # A cubin needs no PTX, and older PTX stands in for newer.
-        ("sm_90 compute_80@9.0", 525, NATIVE),
-        ("compute_80@9.0 compute_70@8.0", 525, JIT),
-    ],
-)
-def test_ptx_that_a_driver_is_too_old_for(images: str, branch: int, taken: int) -> None:
-    assert resolve(container_of(images), "9.0", branch) == taken
+@pytest.mark.parametrize(("images", "branch", "taken"), table("cards/ptx.txt"))
+def test_ptx_that_a_driver_is_too_old_for(images: str, branch: str, taken: str) -> None:
+    assert resolve(container_of(images), "9.0", int(branch)) == TAKEN[taken]
 
 
 def test_zstd_is_read_from_cuda_12_4_s_driver_on() -> None:
@@ -136,23 +72,9 @@ def test_zstd_is_read_from_cuda_12_4_s_driver_on() -> None:
     assert [resolve(fatbin, "8.6", branch) for branch in (545, 550)] == [NO_IMAGE, NATIVE]
 
 
-@pytest.mark.parametrize(
-    ("capability", "driver", "error"),
-    [
-        ("8.6", "525.60.13", 0),  # CUDA Compatibility: the oldest for any CUDA 12
-        ("8.6", "525.60.11", 35),
-        ("8.6", "470.256.02", 35),
-        ("5.2", "580.95.05", 0),  # CUDA 13.0 release notes: the last branch with Maxwell, Pascal and Volta
-        ("5.2", "590.44.01", 100),
-        ("7.5", "590.44.01", 0),
-        ("12.0", "565.57.01", 100),  # CUDA 12.8's driver brought Blackwell
-        ("12.0", "570.26", 0),
-        ("10.3", "570.26", 100),
-        ("8.4", "580.65.06", 100),
-    ],
-)
-def test_cards_and_drivers_that_a_machine_can_have(capability: str, driver: str, error: int) -> None:
-    assert claim(capability, driver) == error
+@pytest.mark.parametrize(("capability", "driver", "error"), table("cards/drivers.txt"))
+def test_cards_and_drivers_that_a_machine_can_have(capability: str, driver: str, error: str) -> None:
+    assert claim(capability, driver) == int(error)
 
 
 def test_the_version_of_the_ptx_isa_stands_where_nvidia_s_packer_writes_it() -> None:

@@ -19,6 +19,7 @@ from tests.support.factories.packages import LIMITS
 from tests.support.factories.pe import pe
 from tests.support.factories.selftests import LISTING
 from tests.support.messages import Told
+from tests.support.tables import table
 
 HOST = "libonnxruntime.so.1"
 
@@ -229,15 +230,7 @@ def test_what_has_no_fault(libraries: list[Library]) -> None:
     assert _found(*libraries) == []
 
 
-@pytest.mark.parametrize(
-    "needed",
-    [
-        *("libabsl_synchronization.so.20240722", "libprotobuf.so.32", "libprotobuf-lite.so.32"),
-        *("libonnx.so.1", "libonnx_proto.so.1", "libre2.so.11", "libflatbuffers.so.23.5.26"),
-        *("libutf8_validity.so.33.4.0", "libnsync_cpp.so.1", "libdate-tz.so.3", "libcpuinfo.so.0"),
-        *("libpthreadpool.so.0", "libXNNPACK.so.0.20241108"),
-    ],
-)
+@pytest.mark.parametrize("needed", [name for (name,) in table("libraries/inside.txt")])
 def test_a_dependency_that_belongs_inside_onnx_runtime(needed: str) -> None:
     """The names are those of Debian 13, whose own libonnxruntime.so.1.21 needs some of them."""
     provider = _library(PROVIDER, "onnxruntime", needed=("libc.so.6", needed), runpath="$ORIGIN")

@@ -38,6 +38,7 @@ from tests.support.factories.binaries import (
 )
 from tests.support.factories.unit_counts import FULL, FULL_LEGACY, FULL_MODERN
 from tests.support.messages import Told
+from tests.support.tables import table
 
 PROVIDER = "lib/libonnxruntime_providers_cuda.so"
 
@@ -81,30 +82,11 @@ def _codes(containers: tuple[Container, ...], variant: Variant, version: str | N
     return [one.code.name for one in check_provider(PROVIDER, containers, variant, Severity.WARNING, version)]
 
 
-ASKED = {
-    "120": ("120", "120a", "120f"),
-    "120f": ("120f", "120", "120a", "120a 121a"),
-    "100f": ("100a",),
-    "90a": ("90",),
-    "90": ("90a",),
-    "89": ("86",),
-    "86": ("89",),
-}
-
-WIDE = {
-    "1.21.0": ("90 120",),
-    "1.23.2": ("90a 120a 121", "90a 120a", "90a 121", "90a 103 120a 121"),
-    "1.31.1": ("90a 120a 121",),
-}
-
-
 def test_a_suffix_counts_by_the_gpus_it_leaves_out(told: Told) -> None:
     """ORT's CMake adds the suffix to 120; plain code runs on 12.1 too. 8.6's code runs on 8.9, but was not
     asked for. A widened set is held to every GPU that it promises.
     """
-    rows = [(asked, held, "") for asked, every in ASKED.items() for held in every]
-    rows += [("90 120", held, version) for version, every in WIDE.items() for held in every]
-    for asked, held, version in rows:
+    for asked, held, version in table("rules/suffixes.txt"):
         containers = _containers(container(*map(_image, held.split())))
         codes = _codes(containers, _variant(asked, widen=bool(version)), version or None)
         told(f"{asked} asked, {held} held {version or 'by any'}: {' '.join(codes) or 'fine'}")

@@ -18,6 +18,7 @@ from builder.facts.gpu.architectures import Arch, Capability
 from builder.finding import Finding
 from tests.support.factories.libraries import BROKEN, IDLE, coverage
 from tests.support.messages import Told
+from tests.support.tables import table
 
 PATH = "lib/libfoo.so"
 
@@ -105,17 +106,7 @@ def test_of_much_damage_some_is_named(count: int, kind: str, told: Told) -> None
     told(f"{len(found)} findings\n{_text(found[20:])}")
 
 
-@pytest.mark.parametrize(
-    ("mangled", "short"),
-    [
-        ("scale", "scale"),
-        ("_Z17volta_lstm_8_12808params_t", "volta_lstm_8_1280"),
-        ("_ZN7cutlass6KernelINS_4gemm6kernel9MoeFCGemmEEEvNT_6ParamsE", "cutlass::Kernel"),
-        ("_ZN12_GLOBAL__N_15ScaleIfEEvPT_", "(anonymous)::Scale"),
-        ("_ZL5scalePfi", "scale"),
-        ("_ZSt4moveIRiE", "_ZSt4moveIRiE"),
-    ],
-)
+@pytest.mark.parametrize(("mangled", "short"), table("libraries/mangled.txt"))
 def test_names_for_readers(mangled: str, short: str) -> None:
     assert short_name(mangled) == short
 

@@ -9,29 +9,17 @@ import pytest
 
 from builder.facts.ort import versions
 from builder.facts.ort.versions import ReleaseRange, Rule, is_known, known_line, needs, opened_at_run_time
+from tests.support.tables import table
 
-VERSIONS = [
-    *("1.20.1", "1.21.0", "1.22.0", "1.23.0", "1.23.2", "1.26.0", "1.27.0", "1.27.1", "1.28.0", "1.40.0"),
-]
+(_, *VERSIONS), *_RULES = table("ort/rules.txt")
 
-HOLDS = {
-    #                   1.20 21 22 23.0 23.2 26 27.0 27.1 28 40
-    "REWRITES_ARCHES":  "  -  -  -   x    x   x   x    x   x  x",
-    "REFUSES_FAMILIES": "  -  -  -   x    x   -   -    -   -  -",
-    "HALF_IN_CONTRIB":  "  x  x  x   x    x   x   x    x   x  x",
-    "SPLITS_UNITS":     "  -  -  -   -    -   -   x    x   x  x",
-    "LLM_WITHOUT_120":  "  -  -  -   -    -   -   x    x   -  -",
-    "OPENS_LIBRARIES":  "  -  -  -   -    -   -   -    -   x  x",
-}  # fmt: skip
-"""Versions for which each rule holds, from the release notes and pull requests that its source names."""
+HOLDS = {name: marks for name, *marks in _RULES}
 
 
 @pytest.mark.parametrize("name", HOLDS)
 def test_which_versions_a_rule_holds_for(name: str) -> None:
     rule: Rule = getattr(versions, name)
-    assert dict(zip(VERSIONS, HOLDS[name].split(), strict=True)) == {
-        version: "x" if rule.holds(version) else "-" for version in VERSIONS
-    }
+    assert HOLDS[name] == ["x" if rule.holds(version) else "o" for version in VERSIONS]
 
 
 def test_the_page_tells_every_rule_with_its_source_and_the_table_has_it(root: Path) -> None:
@@ -43,40 +31,21 @@ def test_the_page_tells_every_rule_with_its_source_and_the_table_has_it(root: Pa
         assert rule.source in page
 
 
-@pytest.mark.parametrize(
-    ("first", "last", "inside", "outside"),
-    [
-        (None, (1, 27, 1), "1.20.0 1.27.0 1.27.1", "1.27.2 1.28.0"),
-        ((1, 23), (1, 24), "1.23.0 1.24.9", "1.22.9 1.25.0"),
-        ((1, 23, 1), None, "1.23.1 1.23.10 1.100.0 2.0.0", "1.23.0 1.9.0"),
-        ((1, 9), (1, 10), "1.9.0 1.10.3", "1.8.0 1.11.0"),
-    ],
-)
+@pytest.mark.parametrize(("first", "last", "inside", "outside"), table("ort/spans.txt"))
 def test_spans_hold_both_ends_and_every_patch_release(
-    first: tuple[int, ...] | None, last: tuple[int, ...] | None, inside: str, outside: str
+    first: str, last: str, inside: str, outside: str
 ) -> None:
-    span = ReleaseRange(first, last)
+    span = ReleaseRange(*(tuple(map(int, end.split("."))) if end else None for end in (first, last)))
     assert all(version in span for version in inside.split())
     assert not any(version in span for version in outside.split())
 
 
-@pytest.mark.parametrize(
-    ("version", "line", "known"),
-    [
-        ("1.21.0", "1.21", True),
-        ("1.23.2", "1.23", True),
-        ("1.24.0", "1.23", False),
-        ("1.20.1", "1.21", False),
-        ("2.0.0", "1.23", False),
-    ],
-)
-def test_the_nearest_known_line(version: str, line: str, known: bool) -> None:
-    assert (known_line(version), is_known(version)) == (line, known)
+@pytest.mark.parametrize(("version", "line", "known"), table("ort/lines.txt"))
+def test_the_nearest_known_line(version: str, line: str, known: str) -> None:
+    assert (known_line(version), is_known(version)) == (line, known == "known")
 
 
-@pytest.mark.parametrize(
-    ("version", "gcc"), [("1.20.1", "9"), ("1.21.0", "9"), ("1.22.0", "11.1"), ("1.23.2", "11.1")]
-)
+@pytest.mark.parametrize(("version", "gcc"), [("1.20.1", "9"), ("1.21.0", "9"), ("1.22.0", "11.1")])
 def test_oldest_tools(version: str, gcc: str) -> None:
     least = needs(version)
     assert (least.cuda, least.gcc, least.cmake) == ("11.4", gcc, "3.28")

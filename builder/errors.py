@@ -203,7 +203,7 @@ class VariantsFailedError(BuilderError):
         details: Sequence[str] = (),
         advice: str = "",
     ) -> None:
-        """Take the failures; without ``what`` the message is that of every failure."""
+        """Take the failures; without ``what`` the message consists of all their messages."""
         self.failures = dict(failures)
         self.exit_code = next(iter(self.failures.values())).exit_code
         super().__init__(what, details=details, advice=advice)

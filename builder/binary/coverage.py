@@ -213,7 +213,8 @@ def counts_of(kinds: Mapping[Kind, Mapping[Arch, int]]) -> Counts:
 def combine(libraries: Iterable[LibraryCoverage]) -> Mapping[Capability, Support]:
     """Return a package's support of each capability: the worst among its libraries with something to run.
 
-    Without such a library, each support is ``NONE``. The capabilities are those of ``columns``.
+    Without such a library, each support is ``NONE``. The keys are the capabilities of the GPUs that
+    ``columns`` returns.
     """
     runnable = [library for library in libraries if library.runnable]
     supports = [library.support for library in runnable]

@@ -253,7 +253,7 @@ _READ_ONLY = ".rodata"
 
 
 def unregistered(buffer: Buffer, sections: Sequence[Section], kernels: Iterable[str]) -> frozenset[str]:
-    """Return those of ``kernels`` whose mangled names are no strings in a library's read-only data.
+    """Return those of ``kernels`` whose mangled names do not occur as strings in a library's read-only data.
 
     Names that are not mangled (``extern "C"``) are left out. Empty for a library without read-only data.
     """
@@ -305,7 +305,7 @@ class Functions(NamedTuple):
 def of_cubin(data: bytes, arch: Arch) -> Functions:
     """Return the functions of a cubin whose image header names ``arch``.
 
-    Raises ``PayloadError`` for no whole cubin, or one for an architecture with another number.
+    Raises ``PayloadError`` unless ``data`` is a whole cubin for an architecture of that number.
     """
     if not data.startswith(CUBIN) or data[18:20] != _CUDA.to_bytes(2, "little"):
         raise PayloadError("no cubin: it does not begin like an ELF file for CUDA")
@@ -375,8 +375,8 @@ _ENTRY = re.compile(rb"\.entry\s+([\w$%]+)")
 _FUNC = re.compile(rb"(\.extern\s+)?\.func\b")
 
 _COMMENT = re.compile(rb"//[^\n]*|(?s:/\*.*?(?:\*/|\Z))|\"[^\"\n]*\"")
-"""A comment or a text in quotation marks. A comment that nothing ends takes the rest, so that the search for
-its end is not repeated from each further beginning."""
+"""A comment or a text in quotation marks. A comment without an end takes the rest, so that the search for its
+end is not repeated from every later beginning."""
 
 _IDLE = re.compile(
     rb"\{\s*(?:(?://[^\n]*\n|\.loc\s[^\n]*\n|\.pragma\s[^;\n]*;|\$\w+:|ret;|exit;|trap;|brkpt;|bra\s[^;\n]*;)\s*)*\}"
@@ -390,7 +390,7 @@ _PARAMETERS, _BODY = 1 << 14, 1 << 10
 def of_ptx(data: bytes, arch: Arch) -> Functions:
     """Return the functions of PTX whose image header names ``arch``.
 
-    Raises ``PayloadError`` for no whole PTX, or PTX for another architecture.
+    Raises ``PayloadError`` unless ``data`` is whole PTX for that architecture.
     """
     text = data.rstrip(b"\0")
     head = PTX_HEAD.match(text[:HEAD])

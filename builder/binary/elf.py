@@ -73,7 +73,7 @@ class Symbols:
     """The dynamic symbols of one library that other libraries see."""
 
     exports: frozenset[Symbol]
-    """Symbols that the library defines, without those that linkers add for the names of its versions."""
+    """Symbols that the library defines, without the symbols that linkers add as names of versions."""
     asks: tuple[Symbol, ...]
     """Symbols that other libraries must define, in the table's order; weak symbols are not among them."""
 
@@ -103,7 +103,7 @@ class Elf:
 
 
 def read_elf(buffer: Buffer, *, symbols: bool = True) -> Elf:
-    """Return the data of a library that the loader uses. Raises ``ElfError`` for no whole ELF file.
+    """Return what the loader uses of a library. Raises ``ElfError`` unless it is a whole ELF file.
 
     Symbols are read only with ``symbols``: those of frameworks have names of tens of millions of bytes.
     """

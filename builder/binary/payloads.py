@@ -53,7 +53,7 @@ class PayloadError(ValueError):
 
 
 class NoDecoderError(Exception):
-    """This Python lacks the package that unpacks a payload."""
+    """This Python lacks the package that could unpack a payload."""
 
 
 def unpack_beginning(stored: bytes, packed: Compression, most: int) -> bytes:

@@ -245,7 +245,7 @@ class VariantBuild:
         shutil.rmtree(made)
 
     def architectures(self) -> tuple[str, ...]:
-        """Return the architectures of the plan's set, those that widen it included."""
+        """Return the architectures of the plan's set, with those that widening added."""
         return tuple(map(str, self.plan().variant.sm))
 
     def targets(self, architectures: Sequence[str]) -> list[str]:

@@ -112,7 +112,7 @@ class _Parser(argparse.ArgumentParser):
 def parsed(argv: Sequence[str]) -> argparse.Namespace:
     """Return the parsed arguments.
 
-    Raises ``ConfigError`` for wrong arguments, ``HelpError`` for ``--help`` and for no arguments.
+    Raises ``ConfigError`` for wrong arguments, ``HelpError`` for ``--help`` and without arguments.
     """
     return _parser().parse_args(argv or ["--help"])
 

@@ -100,7 +100,7 @@ class DiskNeed:
 def disk_needs(
     plan: BuildPlan, rendered: Rendered, lock: Lock, store: FileStore, *, cache: Path, dist: Path
 ) -> Iterator[DiskNeed]:
-    """Yield the disk space of each step outside the engine; that of inputs, for each input.
+    """Yield the disk space of each step outside the engine, with one item for each input to fetch.
 
     The space of the last step, ``proof``, is free again when the build has ended.
     """

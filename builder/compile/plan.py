@@ -87,10 +87,10 @@ class Planner:
     def plan(self, project: Project, variant: Variant) -> BuildPlan:
         """Return the plan of one variant.
 
-        A package that no engine here can try needs the engine only if its base is open and determines the
-        version. Raises ``CompatibilityError`` for a set that the chosen toolchain cannot build and for a
-        wheel of another CUDA than the bundled one, and ``TransferError`` for a requested base that cannot be
-        reached.
+        For a package that cannot be tried here, the engine is asked only if the base has no pin and
+        determines the version. Raises ``CompatibilityError`` for a set that the chosen toolchain cannot build
+        and for a wheel of another CUDA than the bundled one, and ``TransferError`` for a requested base that
+        cannot be reached.
         """
         project = project.of(variant)
         decided = self._repack(project, variant) if variant.is_official else self._decide(project, variant)

@@ -191,7 +191,7 @@ class UnitPart:
     path: str
     """The beginning of the paths of these units' sources below ``onnxruntime/``; empty for all others."""
     ptx: Mapping[Arch, Arch]
-    """The architectures of PTX by those of the SASS that is made of it; empty without device code."""
+    """For each architecture of the SASS, that of the PTX it is made from; empty without device code."""
     codes: tuple[str, ...] = ()
     """What nvcc compiles the units for: ``sm_86``, or ``sm_52:compute_50`` for SASS of other PTX.
 
@@ -218,7 +218,7 @@ class CompilePlan:
     ort_version: str
     targets: Targets
     parts: tuple[UnitPart, ...]
-    """All units; the last part has those that no other one has."""
+    """All units; the last part has the units that are in no other part."""
     left_out: tuple[Launch, ...]
     """Units that no architecture of the set launches. They are among the contrib operators."""
 

@@ -55,7 +55,7 @@ def send(writes: BufferedIOBase, message: bytes) -> None:
 
 
 def receive(reads: BufferedIOBase) -> bytes:
-    """Return the next message; empty at the connection's end, also if that is in the middle of a message."""
+    """Return the next message; empty at the connection's end, even in the middle of a message."""
     head = reads.read(4)
     size = struct.unpack(">I", head)[0] if len(head) == 4 else 0  # noqa: PLR2004
     message = reads.read(size)

@@ -178,9 +178,9 @@ def objects(tree: Path, targets: Sequence[str]) -> list[str]:
 
 
 def report_budget(asked: int, own: int, budget: int) -> None:
-    """Print the pool's MiB if they are fewer than the ones ``asked`` for by ``--memory``, and why.
+    """Print the pool's MiB, and the reason, if they are fewer than ``--memory`` ``asked`` for.
 
-    ``own`` is what the pool would have had without other builds: what was asked for, or less if less is free.
+    ``own`` is the number of MiB that the pool would have had without other builds.
     """
     if budget < asked:
         why = (

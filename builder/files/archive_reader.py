@@ -55,15 +55,14 @@ _ENDS = ("EOFHeaderError", "EmptyHeaderError")
 """Names of ``tarfile``'s errors for a block of zeros and the file's end; ``tarfile`` does not export them."""
 
 _HEADERS, _HEADERS_FOR_A_BYTE = 1 << 23, 16
-"""Bytes of headers in any source, and for each of its bytes: 16,384 files, and one more for each 32 bytes."""
+"""Limits on headers: bytes that any source may have, and more for each byte of the source. That is 16,384
+files, and one more for each 32 bytes."""
 
 _LIBRARIES, _BYTES_FOR_A_LIBRARY = 4096, 512
 
 _BYTES, _BYTES_FOR_A_BYTE = 1 << 28, 100
-"""Bytes of content in any source, and for each of its bytes.
-
-Device code is compressed to a third, zeros to a thousandth or less.
-"""
+"""Limits on content: bytes that any source may have, and more for each byte of the source. Device code is
+compressed to a third, zeros to a thousandth or less."""
 
 
 @dataclass
@@ -127,7 +126,7 @@ def tar_members(stream: Readable, limits: UnpackLimits, *, seeks: bool = False) 
     """Yield the members of the tar in ``stream``, then read the stream to its end.
 
     So a compressed stream's checksums are compared. ``seeks`` is whether ``stream`` can be read in any order.
-    Errors call it ``limits.what``. Raises ``IntegrityError``, and ``OSError`` where the disk fails.
+    ``limits.what`` names it in errors. Raises ``IntegrityError``, and ``OSError`` where the disk fails.
     """
     what = limits.what
     with _damage(what):
@@ -297,7 +296,7 @@ _DAMAGED_ZIP = (
 
 @contextmanager
 def opened_zip(path: Path, what: str, advice: str = AGAIN) -> Iterator[ZipFile]:
-    """Yield the zip at ``path``; errors call it ``what``.
+    """Yield the zip at ``path``; ``what`` names it in errors.
 
     Raises ``IntegrityError`` for damage that is found in the block.
     """
@@ -311,6 +310,6 @@ def opened_zip(path: Path, what: str, advice: str = AGAIN) -> Iterator[ZipFile]:
 
 @contextmanager
 def zip_member(archive: ZipFile, member: Union[str, ZipInfo], what: str) -> Iterator[CheckedStream]:
-    """Yield the content of a member; errors call it ``what``. Raises ``KeyError`` where there is none."""
+    """Yield the content of a member; ``what`` names it in errors. Raises ``KeyError`` where there is none."""
     with archive.open(member) as content:
         yield CheckedStream(content, _DAMAGED_ZIP, what)

@@ -123,7 +123,7 @@ def readable(form: Form) -> bool:
 
 
 class CheckedStream:
-    """A stream that raises ``IntegrityError`` for the exceptions in ``damage``; errors call it ``what``."""
+    """A stream that raises ``IntegrityError`` for exceptions in ``damage``; ``what`` names it in errors."""
 
     def __init__(self, stream: Readable, damage: Tuple[Type[Exception], ...], what: str) -> None:
         self._stream = stream
@@ -160,7 +160,7 @@ class CheckedStream:
 def decompressed(
     source: IO[bytes], packing: str, what: str, file: Optional[Path] = None
 ) -> Iterator[CheckedStream]:
-    """Yield the decompressed bytes of ``source``, which errors call ``what``, as a forward-only stream.
+    """Yield the decompressed bytes of ``source`` as a forward-only stream; ``what`` names it in errors.
 
     ``packing`` is a key of ``MAGIC``. ``file`` is the file that ``source`` reads, and ``None`` where there is
     no single one. Raises ``ToolMissingError`` where no module or program decompresses zstd, and

@@ -54,7 +54,7 @@ _OPTIONS = (
 def pip_download(python: str, folder: Path, wanted: Sequence[str], size: int = MOST_BYTES) -> List[str]:
     """Return the command that downloads a wheel to ``folder``; the arguments ``wanted`` name the wheel.
 
-    No answer of a server may have more than ``size`` bytes, the wheel's, and those of an index's page.
+    No answer of a server may have more bytes than ``size``, the wheel's, plus those of an index's page.
     """
     begin = [python, "-c", _START, str(Path(__file__).parents[2]), str(size + _PAGE_BYTES)]
     return [*begin, "download", *_OPTIONS, f"--dest={folder}", *wanted]

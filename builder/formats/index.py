@@ -112,8 +112,8 @@ def loads(text: str, where: str) -> Index:
     """Return the index in ``text``; each error begins with ``where``, the URL or path.
 
     The previous format is read too. Raises ``ParseError`` (no JSON), ``SchemaError`` (naming every wrong key)
-    or ``ValidationError`` (an unknown format or an invalid value: a file name with a slash, a sha256 that is
-    none, a name listed twice).
+    or ``ValidationError`` (an unknown format or an invalid value: a file name with a slash, a malformed
+    sha256, a name listed twice).
     """
     index = read_document(
         Index,

@@ -138,8 +138,8 @@ class Manifest:
     """``full`` or ``thin``."""
     variant: str
     sm: Tuple[str, ...]
-    """The architectures for which the variant promises native code; ``coverage`` has those that were
-    found."""
+    """The architectures for which the variant promises native code; ``coverage`` has those that the libraries
+    hold."""
     generations: Tuple[str, ...]
     platform: str
     provider: str

@@ -71,8 +71,8 @@ class Scratch:
     def keep(self, stream: Readable, size: int, what: str, most: float = LARGEST) -> Path:
         """Write the ``size`` bytes of ``what`` to a new file, and return its path.
 
-        Raises ``DiskError`` before the disk is full, ``IntegrityError`` for more than ``most`` bytes, those
-        of the largest library, or for a stream with fewer than ``size``.
+        Raises ``DiskError`` before the disk is full, ``IntegrityError`` for more than ``most`` bytes
+        (default: the largest library) and for a stream with fewer than ``size``.
         """
         if size > most:
             raise IntegrityError(f"{what} has {size:,} bytes", cause="no library is larger than 4 GiB")
@@ -200,7 +200,7 @@ _IMAGE = re.compile(r"(?:.*/)?layer\.tar|blobs/sha256/[0-9a-f]{64}|oci-layout")
 
 
 def require_no_image(names: Iterable[str], what: str) -> None:
-    """Raise ``ValidationError`` where one of the files' names is that of a container image's part."""
+    """Raise ``ValidationError`` if a file's name is one that only a container image has."""
     if any(_IMAGE.fullmatch(name) for name in names):
         raise ValidationError(
             f"{what} is a container image, and its layers are not looked into",

@@ -81,7 +81,7 @@ def record_file(root: Path, filename: str) -> Path:
 
 
 class ReadWheel(NamedTuple):
-    """A wheel that was read, and its files, by the names of its libraries, which exist inside the block."""
+    """A wheel that was read, with the files of its libraries by name; they exist inside the block."""
 
     record: WheelRecord
     libraries: Sequence[Inspected]

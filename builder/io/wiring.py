@@ -51,7 +51,7 @@ SIGNING_KEY = "ORTPACKS_SIGNING_KEY"
 """The variable with the text of a private key, for CI's secrets."""
 
 COMPILE_CACHE_KEY = "ORTPACKS_COMPILE_CACHE_KEY"
-"""The variable with the key of what a compile cache holds."""
+"""The variable with the key by which the objects of a compile cache are sealed."""
 
 _CACHE_SECRETS = (COMPILE_CACHE_KEY, "REDISCLI_AUTH")
 """The variables with secrets of compile caches, which only a build needs."""

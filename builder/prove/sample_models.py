@@ -59,7 +59,7 @@ _TYPES = {"float32": "f32", "int32": "i32", "int64": "i64"}
 def selftest_trials(store: FileStore, made: Path) -> tuple[SelftestTrial, ...]:
     """Return the models of the self-test: recurrent, dense, an encoder, a layer of a decoder.
 
-    ``made`` is the folder that keeps those that no wheel has.
+    ``made`` is the folder that keeps the models that are made here.
     """
     silero, magika = store.unpack(SELFTEST_MODEL), store.unpack(SELFTEST_CLASSIFIER)
     encoder, sentences = minilm(store.unpack(SELFTEST_TRANSFORMER), made)

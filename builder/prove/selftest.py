@@ -81,7 +81,7 @@ class SelftestTrial:
     model: Path
     inputs: tuple[Tensor, ...]
     blind: tuple[Tensor, ...] = ()
-    """Inputs on a virtual card, whose kernels compute nothing; empty: ``inputs``."""
+    """Inputs for a virtual card, whose kernels compute nothing; empty: ``inputs`` are used."""
     contrib: bool = False
     """Whether the model's file has nodes of com.microsoft."""
     since: Capability = _OLDEST

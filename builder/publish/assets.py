@@ -76,7 +76,7 @@ class ReleaseHost(Protocol):
         """Raise ``TransferError`` or ``ConfigError`` unless the host lets us write. Called first."""
 
     def published(self, tag: str) -> Release | None:
-        """Return the published release of a tag; ``None`` if there is none, also if there are drafts."""
+        """Return the published release of a tag; ``None`` without one, even if there are drafts."""
 
     def latest(self) -> Release | None:
         """Return the newest published release of any tag; ``None`` if there is none."""
@@ -113,7 +113,7 @@ class ReleaseHost(Protocol):
 
 
 class Repository(ReleaseHost, Protocol):
-    """A host whose releases' tags are those of a git repository: GitHub. Mirrors have none.
+    """A host whose releases have tags of a git repository: GitHub, but no mirror.
 
     Both methods raise ``TransferError`` if the host refuses or is out of reach.
     """

@@ -30,7 +30,7 @@ from builder.io.docker.registry import PushedImage
 from builder.io.templates import template_environment
 
 PLATFORMS: Mapping[str, str] = {LINUX: "linux/amd64", LINUX_ARM64: "linux/arm64"}
-"""Docker's name of each platform that images are made for, by the packages' name of it."""
+"""Docker's name of each platform that images are made for, by the platform's name in packages."""
 
 SYSTEM = "system"
 """Name of the layer with the slim Debian."""

@@ -34,7 +34,7 @@ def stored(file: LocalFile) -> StoredFile:
 
 
 def files_there(directory: Path) -> list[LocalFile]:
-    """Return the files of a release in ``directory``: ``SHA256SUMS``, those in it, and the signature's."""
+    """Return a release's files in ``directory``: those of ``SHA256SUMS``, itself, roots, ``targets.json``."""
     names = {*read_checksums(directory), CHECKSUMS, TARGETS}
     names |= {path.name for path in directory.glob(root_name("*"))}
     paths = sorted(directory / name for name in names)

@@ -115,7 +115,7 @@ def check_plan(plan: BuildPlan, lock: Lock, missing: Sequence[str]) -> list[Find
 
 
 def check_pins(keys: Iterable[str], whose: str) -> list[Finding]:
-    """Return a finding for each of the inputs ``keys`` without a pin, which ``whose`` needs."""
+    """Return a finding for each of ``keys``, inputs without a pin that ``whose`` needs."""
     advice = f"{LOCK_MISSING}: {whose} needs it. Then commit inputs.lock"
     return [Finding(Code.R009, key, f"no pin in inputs.lock. {advice}") for key in keys]
 

@@ -247,9 +247,10 @@ class ChosenVariants:
     ) -> list[tuple[VariantBuild, Sequence[str]]]:
         """Return the builds of the verb compile, each with the architectures that it compiles.
 
-        Named variants compile all of them; without a name, or with ``--all``, each of ``--all`` what it has.
-        Raises ``ValidationError`` for an architecture that no variant has, ``NothingToDoError`` where nothing
-        is compiled, and what ``builds``, ``VariantBuild.require_engine`` and ``require_memory`` do.
+        Named variants compile all of ``architectures``. Without a name, or with ``--all``, each variant
+        compiles those that it has. Raises ``ValidationError`` for an architecture that no variant has,
+        ``NothingToDoError`` where nothing is compiled, and what ``builds``, ``VariantBuild.require_engine``
+        and ``require_memory`` do.
         """
         project, widen = self.wiring.project, self.plan_options.widen
         # Variants that cannot have one of the architectures are not even planned

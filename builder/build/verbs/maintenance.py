@@ -46,7 +46,7 @@ _EVERYTHING = ("--dist=loadfile", "--no-loadscope-reorder")
 """Flags that run a module's tests in one process, in tests/conftest.py's order, since they share results."""
 
 _MOST_CORES = 4
-"""The most cores that count. Each further process would need disk for more unpacked packages at once."""
+"""The number of cores beyond which no more processes are started: each would unpack packages to the disk."""
 
 _USE_CASES = ("tests/component/compile", "tests/component/contents", "tests/component/package")
 
@@ -58,8 +58,8 @@ def test(wiring: Wiring, *, fast: bool, everything: bool, only: str | None) -> N
     """Run the gates side by side, then pytest.
 
     ``fast`` selects the tests that need a minute at most, ``everything`` adds those that take many; ``only``
-    is pytest's ``-k``, of all tests, and skips the gates.
-    Raises ``VariantsFailedError`` if gates fail and ``CommandError`` if pytest does.
+    is pytest's ``-k`` for all tests; with it the gates are skipped. Raises ``VariantsFailedError`` if gates
+    fail and ``CommandError`` if pytest does.
     """
     if not only:
         gates = (*_GATES, *_workflow_gates(wiring))

@@ -28,7 +28,7 @@ class PackageFile(ProjectSection):
     verified: bool
     """Whether every check of it passed."""
     problems: tuple[str, ...]
-    """What the checks found, as they show it."""
+    """The findings of the checks, as text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class Checked(ProjectSection):
     """The package or folder; null for the libraries of the last build."""
     ok: bool
     problems: tuple[str, ...]
-    """What the check found, as it shows it."""
+    """The findings of the check, as text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +149,7 @@ class ReleasePoint(ProjectSection):
 
 @dataclass(frozen=True, kw_only=True)
 class ReadinessAnswer(ProjectSection):
-    """What is still to set for a release, in the order of the work. The exit code is 6 if a point is open."""
+    """What a release still needs, in the order of the work. The exit code is 6 if a point is open."""
 
     format: Literal[1]
     points: tuple[ReleasePoint, ...]
@@ -178,7 +178,7 @@ def dumps(answer: object) -> str:
 
 
 def problems_of(work: Callable[[], object]) -> tuple[str, ...]:
-    """Run a check and return what it found, rendered; empty if it passed."""
+    """Run a check and return its findings as text; empty if it passed."""
     try:
         work()
     except CheckFailedError as error:

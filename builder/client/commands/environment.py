@@ -16,8 +16,8 @@ from builder.formats.text import SURROGATE, printable
 SYSTEMD = "systemd"
 
 Line = Callable[[str, str, str], str]
-"""``line(name, value, separator)`` returns the statement that sets a variable. ``separator`` is empty but for
-a list of folders, in which the variable's old value stays behind ``value``."""
+"""``line(name, value, separator)`` returns the statement that sets a variable. ``separator`` is empty, except
+for a list of folders: there the variable's old value follows ``value``."""
 
 
 def _sh(name: str, value: str, separator: str) -> str:

@@ -64,7 +64,7 @@ def answer_rollback(context: CommandContext, prefix: Prefix) -> CommandAnswer:
 
 
 def answer_uninstall(context: CommandContext, prefix: Prefix, *, old: bool) -> CommandAnswer:
-    """Remove all packages, or the ``old`` ones, those that are not in use. Other programs' files stay."""
+    """Remove all packages, or with ``old`` only those that are not in use. Other programs' files stay."""
     if folder_in_use(prefix) is None and not versions(prefix) and not prefix.state.is_dir():
         raise NothingToDoError(
             f"No package is installed under {prefix.root}.",

@@ -33,7 +33,7 @@ from builder.formats.package_names import MANIFEST, file_mode
 from builder.formats.text import amount
 
 SPARE_BYTES = 64 * 2**20
-"""Bytes that must stay free beyond those that the package needs."""
+"""Bytes that must stay free besides those that the package needs."""
 
 _SOURCE = re.compile(r"wheel:([A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9][A-Za-z0-9._+!]*)(?:@[a-z0-9-]+)?")
 
@@ -280,8 +280,8 @@ _KNOWN_BY = ("libcudart.so.*", "libcublas.so.*", "libcudnn.so.*")
 def library_folders(root: Path, conda: Optional[str], folders: Iterable[Path]) -> Tuple[Path, ...]:
     """Return the folders with CUDA: the system's under ``root``, conda's, and those of ``folders``.
 
-    Of ``conda`` (the environment's folder, if any) and of each of ``folders``, the folder itself and its
-    ``lib`` are looked at.
+    ``conda`` is the environment's folder, if any. Of it and of each of ``folders``, the folder itself and its
+    ``lib`` are examined.
     """
     system = (path for pattern in _LIBRARIES for path in sorted(root.glob(pattern)))
     named = [*([Path(conda)] if conda else []), *folders]

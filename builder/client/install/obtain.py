@@ -18,8 +18,8 @@ from builder.formats.index import IndexPackage
 def obtain(package: IndexPackage, located: Located, prefix: Prefix, web: Web) -> Path:
     """Return the path of the archive, whose bytes are verified against the index.
 
-    It is the archive's own path, or that of its download; one that broke off is resumed. Raises
-    ``TransferError`` (not available), ``IntegrityError`` (other bytes than promised) or ``DiskError``.
+    A local archive is not copied. A download that broke off is resumed. Raises ``TransferError`` (not
+    available), ``IntegrityError`` (other bytes than promised) or ``DiskError``.
     """
     place = located.asset(package.file)
     if isinstance(place, Path):

@@ -82,7 +82,7 @@ class Trust:
         return release
 
     def require_named(self, archive: Path, digest: str, signed: SignedRelease) -> None:
-        """Raise ``IntegrityError`` unless a release names a file of this sha256, that of ``archive``."""
+        """Raise ``IntegrityError`` unless a release names a file of ``digest``, the sha256 of ``archive``."""
         if all(file.hashes.sha256 != digest for file in signed.files.values()):
             what = f"{archive}: {TARGETS} beside it names no file of these bytes."
             raise IntegrityError(what, advice=_ADVICE)
@@ -215,7 +215,7 @@ class Trust:
 def kept_root(state: Path, first: bytes) -> Path:
     """Return the file of the newest verified root of the project whose first root is ``first``.
 
-    It is the same for each place and each client. Raises ``IntegrityError`` for what is no root.
+    It is the same for each place and each client. Raises ``IntegrityError`` if ``first`` is no root.
     """
     return state / "roots" / f"{root_id(first, _OWN)}.json"
 

@@ -35,7 +35,7 @@ class Located:
     index: Index
     place: Place
     is_archive: bool = False
-    """Whether ``place`` is the archive of the one package, whatever the file's name is."""
+    """Whether ``place`` is the archive of the only package, under any file name."""
     signed: Optional[SignedRelease] = None
     """The signed metadata of the release; ``None`` where no signature is required."""
     trust: Optional[Trust] = None

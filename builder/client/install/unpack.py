@@ -167,7 +167,7 @@ def _limits(what: str, size: int) -> UnpackLimits:
 
 
 def read_manifest(stream: Readable, where: str) -> Manifest:
-    """Return the manifest at the head of the tar ``stream``, which errors call ``where``.
+    """Return the manifest at the head of the tar ``stream``; ``where`` names the tar in errors.
 
     The manifest's name must be that of the archive's top folder. Raises ``IntegrityError`` or
     ``ConfigError``.

@@ -94,7 +94,7 @@ class CudaDriver(NamedTuple):
     """Version of the PTX ISA."""
     linux: str
     windows: str = ""
-    """Empty for CUDA 13, whose release notes name no Windows driver."""
+    """The oldest Windows driver; empty for CUDA 13, whose release notes name none."""
 
 
 _DRIVERS = (

@@ -308,7 +308,7 @@ KNOWN_SM: Tuple[int, ...] = tuple(gpu.number for gpu in COMPILED)
 """The architecture numbers of ``COMPILED``; there is no sm_91."""
 
 DEVICES: Tuple[Capability, ...] = tuple(gpu.capability for gpu in COMPILED if gpu.renamed is None)
-"""The capabilities of ``COMPILED`` under their current numbers, those that NVIDIA does not list included."""
+"""The capabilities of ``COMPILED`` under their current numbers, also those that NVIDIA does not list."""
 
 GENERATION_NUMBERS: Mapping[str, Tuple[int, ...]] = {
     name: tuple(gpu.number for gpu in COMPILED if gpu.generation == name)

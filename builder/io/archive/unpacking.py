@@ -72,7 +72,7 @@ def members_of(package: Path) -> Iterator[tuple[str, Iterator[bytes]]]:
 def texts_of(package: Path, paths: Collection[str]) -> Mapping[str, bytes]:
     """Return the bytes of a few small members by path; a member that does not exist is left out.
 
-    Raises ``IntegrityError``, also for a member of more than 16 MiB.
+    Raises ``IntegrityError`` for damage and for a member of more than 16 MiB.
     """
     texts = {}
     for path, chunks in members_of(package):

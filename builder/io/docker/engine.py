@@ -607,7 +607,7 @@ def _failure(request: ImageBuild, error: CommandError, text: str, tail: list[str
 
 
 def require_version(what: str, version: str, floor: tuple[int, int]) -> None:
-    """Raise ``ToolMissingError`` when ``version``, that of ``what``, is below ``floor``."""
+    """Raise ``ToolMissingError`` if the ``version`` of ``what`` is below ``floor``."""
     number = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
     if number < floor:
         wanted = ".".join(map(str, floor))

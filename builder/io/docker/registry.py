@@ -366,7 +366,7 @@ class _Config(BaseModel):
 
 
 def read_image(registry: Registry, tag: str, platform: str) -> PushedImage:
-    """Return the image for a platform under a tag. Raises ``TransferError``, also if there is none."""
+    """Return the image for a platform under a tag. Raises ``TransferError``, also for a missing image."""
     top = registry.get(f"manifests/{tag}")
     document = read_answer(_Document, top)
     for manifest in document.manifests:

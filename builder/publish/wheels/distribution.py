@@ -77,7 +77,7 @@ def wheel_name(manifest: Manifest, official: OfficialWheel) -> str:
 
 
 def wheel_tags(manifest: Manifest, official: OfficialWheel) -> tuple[Tag, ...]:
-    """Return the official wheel's tags, or that of a newer system if the package needs newer libraries."""
+    """Return the official wheel's tags, or the tag of a newer system if the package needs newer libraries."""
     least = _least_manylinux(manifest)
     if manifest.provider != CUDA or any(_minor(tag.platform) >= least for tag in official.tags):
         return tuple(sorted(official.tags, key=str))

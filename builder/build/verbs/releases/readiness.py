@@ -1,4 +1,4 @@
-"""The work of the verb ``doctor --release``: what is still to set for a release, in the order of the work.
+"""The work of the verb ``doctor --release``: what a release still needs, in the order of the work.
 
 Nothing is written, no package is hashed, and GitHub is asked only with a token.
 """

@@ -108,7 +108,8 @@ def released(wiring: Wiring, release: str, web: Web, trust: Trust | None) -> lis
     """Return a release's packages, each with its recipe and the sha256 that its provenance names.
 
     ``trust`` verifies signatures; ``None`` requires none. Raises ``TransferError`` if a package's provenance
-    cannot be read, ``ConfigError`` for a bad one, and ``IntegrityError`` for one of another archive.
+    cannot be read, ``ConfigError`` for a bad one, and ``IntegrityError`` for a provenance that is of another
+    archive.
     """
     path = Path(release)
     if path.exists():

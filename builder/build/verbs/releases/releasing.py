@@ -220,7 +220,7 @@ def root_change(
     """Return the change of a root to the keys in these files and to these numbers of signatures.
 
     The files hold public or private keys. ``None`` and an empty list leave the root's value. Raises
-    ``ValidationError`` for a threshold that is no whole number above 0, and what ``public_key`` does.
+    ``ValidationError`` unless a threshold is a whole number above 0, and what ``public_key`` does.
     """
     keys = [tuple(public_key(Path(file)) for file in files) or None for files in (root_keys, release_keys)]
     numbers = []

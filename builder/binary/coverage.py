@@ -5,18 +5,18 @@ library whose translation units do not all hold an architecture must show the ga
 
 For most libraries (ORT's provider: 184 containers in 1.23.2, all with the same architectures) native and JIT
 require that every container has code for the GPU. NVIDIA's maths libraries hold many containers for only one
-or two architectures each (measured, CUDA 12.9: of the 2,078 containers with kernels in libcublasLt, 868 hold
-only sm_90a and sm_120f and 414 only sm_100f; each of the 24,454 in libcufft holds one image). Such a library
-selects its kernels by device itself, so a container without an image for a GPU is no gap. For these
+or two architectures each. Measured for CUDA 12.9: of the 2,078 containers with kernels in libcublasLt, 868
+hold only sm_90a and sm_120f, and 414 only sm_100f; each of the 24,454 in libcufft holds one image. Such a
+library selects its kernels by device itself, so a container without an image for a GPU is no gap. For these
 *specialised* libraries, native means that at least one container has SASS for the GPU, and JIT that every
 container can be run. PTX in some containers proves nothing (one container of 3,484 in cuBLASLt has
-compute_52) and counts as partial. One container with leftover SASS is enough for native, which is a weak
-test of a single library; a package's support is the worst of its libraries, and libcudnn_ops, libcudnn_cnn
-and libcublas hold the full set in nearly all of their containers.
+compute_52) and counts as partial. One container with leftover SASS is enough for native, which is a weak test
+of a single library. But a package's support is the worst of its libraries, and libcudnn_ops, libcudnn_cnn and
+libcublas hold the full set in nearly all of their containers.
 
-LTO IR is input of a link that the library itself does at run time: cuFFT has 11,651 containers that hold
-only LTO IR. These containers and those of units without a kernel (libcufftw's only container) have *nothing
-to run*: they are counted and do not affect support.
+LTO IR is input of a link that the library itself does at run time: cuFFT has 11,651 containers that hold only
+LTO IR. These containers and those of units without a kernel (libcufftw's only container) have *nothing to
+run*: they are counted and do not affect support.
 
 Relocatable code is input of the device link that made the library; the link's output is judged. Where the
 output has no code for a GPU, the driver compiles the PTX of all inputs and links the result again. That

@@ -1,9 +1,9 @@
 """Reader of libraries for Windows, macOS and ARM: their headers, and two marks in the host library.
 
-Such a library cannot be loaded here, so the checks prove little: each file is a 64-bit dynamic library for
-its platform's processor, and the host library holds the version of its wheel and the name of a library that
-its execution provider uses. Sources: Microsoft's "PE Format", Apple's ``mach-o/loader.h``, ``elf.h``; the
-marks were found in the official wheels of 1.23.0 and 1.23.2.
+Such a library cannot be loaded here, so the checks prove little. Each file is a 64-bit dynamic library for
+its platform's processor. The host library holds the version of its wheel and the name of a library that its
+execution provider uses. Sources: Microsoft's "PE Format", Apple's ``mach-o/loader.h``, ``elf.h``; the marks
+were found in the official wheels of 1.23.0 and 1.23.2.
 """
 
 from __future__ import annotations

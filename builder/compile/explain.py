@@ -1,11 +1,11 @@
 """Comparison of a compiled plan with the official build of the same ORT version: differences with reasons.
 
-The tables have the configuration of Microsoft's own builds for Linux x64, by ORT version: architectures and
-options of the wheel ``onnxruntime-gpu`` (``build_linux_python_package.sh``), which ``origin: wheel`` repacks
-and ``host: wheel`` takes the host library from, and of the archive of the C API
-(``build_cuda_c_api_package.sh``), both in ``tools/ci_build/github/linux``. Source for 1.21.0: the scripts in
-its source tree; for later lists: the pull requests named with them, and the scripts at that time. Where the
-containers of a wheel were counted, they agree with its list.
+The tables have the architectures and options of Microsoft's own builds for Linux x64, by ORT version. One
+build makes the wheel ``onnxruntime-gpu`` (``build_linux_python_package.sh``), which ``origin: wheel`` repacks
+and ``host: wheel`` takes the host library from. The other makes the archive of the C API
+(``build_cuda_c_api_package.sh``). Both scripts are in ``tools/ci_build/github/linux``. Source for 1.21.0: the
+scripts in its source tree; for later lists: the pull requests named with them, and the scripts at that time.
+Where the containers of a wheel were counted, they agree with its list.
 """
 
 from __future__ import annotations

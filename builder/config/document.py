@@ -5,7 +5,7 @@ Numbers such as ``12.9`` and words such as ``yes`` are read neither as text nor 
 few lines of aliases cannot expand to gigabytes. A key that is twice in a mapping is refused, and a scalar
 that is twice in a list.
 
-pydantic reports what is wrong with a value; here the report becomes a message with file, line, key path, the
+pydantic reports what is wrong with a value. Here its report becomes a message with file, line, key path, the
 found value, the allowed values and the nearest spelling. Allowed values come from the JSON schema that
 pydantic makes of the same types.
 """

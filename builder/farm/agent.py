@@ -1,8 +1,8 @@
 """Requests and replies as SSH agent messages over one connection.
 
 BuildKit forwards an SSH agent's socket into a step that has no network (``RUN --mount=type=ssh``). buildx
-reads the messages and passes only the agent's requests on, so a request is sent in place of the data to be
-signed, and its reply in place of the signature (draft-miller-ssh-agent, section 4.5). Other sockets
+reads the messages and passes only the agent's requests on. So a request is sent in place of the data to be
+signed, and its reply comes in place of the signature (draft-miller-ssh-agent, section 4.5). Other sockets
 (``raw=true``) need buildx 0.25. ``ask`` runs in the container, ``serve`` on the machine that called buildx.
 """
 

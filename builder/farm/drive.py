@@ -265,8 +265,8 @@ class Progress:
         """Return the current status.
 
         The rate is 1 until units of a twentieth of the total cost were compiled. The time left is an upper
-        limit (``at_most``) where more than a twentieth were cache hits, because there may be more of them,
-        and while there are other builds, which may end sooner and have units in common with this one.
+        limit (``at_most``) where more than a twentieth were cache hits: there may be more of them. It is one
+        too while there are other builds, which may end sooner and have units in common with this one.
         """
         left, others = self.left, self.others()
         rate = self.unit_seconds / self.compiled if self.compiled > self._total / 20 else 1.0

@@ -5,9 +5,9 @@ that equally many others wait for), and CMake orders them by name. A unit that t
 the last one and keep a single core busy. Only the order of the compile statements changes; the link line, and
 so the library's bytes, stay as they are.
 
-CMake has one list of architectures for a whole target. A file names the units that need fewer: each line is
+CMake has one list of architectures for a whole target. A file names the units that need fewer. Each line has
 the beginning of sources' paths, a tab, and the codes that these units are compiled for (``sm_89
-sm_90:compute_80``), and after a further tab their cost, as a number of architectures that each have PTX of
+sm_90:compute_80``). After a further tab it has their cost, as a number of architectures that each have PTX of
 their own. The first line that matches a unit counts, and the flags of all other codes are removed from the
 unit's statement. A code with a colon is made from the PTX after the colon: nvcc makes each PTX once, and SASS
 from it for each code that names it. ``builder.config.build_plan.compile_plan`` decides which codes a unit

@@ -14,14 +14,14 @@ contains its preprocessed text. So the host's piece is compiled once for all var
 differs: CUB gives its kernels other launch bounds by architecture), and the piece of an architecture once for
 all sets with that architecture. Where the preprocessor makes the same text for 8.6 or 8.9 as for 8.0, their
 SASS is made from the PTX of 8.0. Values that nvcc derives from the set or from the time are constant here:
-``__CUDA_ARCH_LIST__``, which CUB puts into the names of its kernels, is ``$NVCC_ARCH_LIST``; the names of
+``__CUDA_ARCH_LIST__``, which CUB puts into the names of its kernels, is ``$NVCC_ARCH_LIST``. The names of
 intermediate files and the module id, which is part of the names of kernels with internal linkage, follow from
 the object's path.
 
 Independent pieces are made in parallel. Each beyond the first waits for a job slot of its own, as the unit
 did (``unit --spare``). When the PTX is made, a unit may give memory back. The results do not depend on
-either. A piece's entry in ccache depends on its commands,
-its text and NVIDIA's programs (``$NVCC_COMPILERCHECK``), not on this file. ccache has ``piece.py`` make it.
+either. A piece's entry in ccache depends on its commands, its text and NVIDIA's programs
+(``$NVCC_COMPILERCHECK``), not on this file. ccache has ``piece.py`` make it.
 
 With ``$NVCC_ONLY``, ``90`` or ``90,100``, only the SASS of these architectures is made, for ccache, and the
 object is an empty file.

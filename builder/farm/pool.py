@@ -115,8 +115,8 @@ class Pool:
 def joined(folder: Path, name: str, memory: int) -> Iterator[Pool]:
     """Join the pool in ``folder`` as ``name`` until the block ends.
 
-    The pool's budget is ``memory`` MiB if no other build runs, else the budget that the first one set: the
-    memory that is free now is too small then, because the other builds' compilers use some.
+    The pool's budget is ``memory`` MiB if no other build runs, else the budget that the first one set. The
+    memory that is free now would then be too little, because the other builds' compilers use some.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / _BUDGET).open("a+", encoding="ascii") as shared:

@@ -116,7 +116,7 @@ class BaseEntry:
     name: str
     reason: str
     revision: Optional[str]
-    """``sha256:`` and the digest of the image, or of the list of an assembled base's parts; ``None`` where
+    """``sha256:`` and the digest of the image, or of the list of an assembled base's parts. ``None`` where
     nothing was compiled, no registry could be asked, or an old version of ortpacks kept no list."""
 
 

@@ -2,8 +2,8 @@
 
 The formats are The Update Framework's (``builder.formats.trust``). A key is Ed25519; its id is the sha256 of
 its canonical form, as in the specification (section 4.2). Keys are in files in PEM or OpenSSH's form, in an
-environment variable, or in an SSH agent: a private key signs in this process, for a public key the agent
-signs, which may hold the private half in a hardware token or behind a forwarded connection.
+environment variable, or in an SSH agent. A private key signs in this process. For a public key the agent
+signs: it may hold the private half in a hardware token or behind a forwarded connection.
 """
 
 from __future__ import annotations

@@ -251,8 +251,8 @@ def jetson(observed: Observations) -> Iterator[MachineFinding]:
 def container_without_smi(observed: Observations) -> Iterator[MachineFinding]:
     """Yield D104 where a container with CUDA has no nvidia-smi.
 
-    nvidia-smi does not run where CUDA lists GPUs, so the absence of NVML is taken for it: both belong to the
-    same part of the driver.
+    Where CUDA lists GPUs, nvidia-smi is not run. NVML is looked for instead: both belong to the same part of
+    the driver.
     """
     system = observed.system
     if (

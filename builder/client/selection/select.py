@@ -64,7 +64,7 @@ class PackageChoice:
     """The machine's other GPUs, by index."""
     visible: Optional[str] = None
     """The value of ``CUDA_VISIBLE_DEVICES`` that leaves only GPUs that this package runs on, the one with the
-    most memory first; ``None`` where no GPU has to be hidden, or where ``notes`` explain why no value can be
+    most memory first. ``None`` where no GPU has to be hidden, or where ``notes`` explain why no value can be
     given."""
     notes: Tuple[str, ...] = ()
     """Further facts and remedies for the user, a sentence or two each."""

@@ -30,9 +30,9 @@ from builder.facts.gpu.table import (
 def runs_sass(code: Arch, device: Capability) -> bool:
     """Return whether SASS for ``code`` runs on ``device``.
 
-    Plain SASS runs on devices of the same major version with the same or a higher minor one, SASS with ``f``
-    on its family, which is the same set, and SASS with ``a`` on its own capability only. An embedded part
-    runs only SASS of its own number, or of the part's number before it was renamed.
+    Plain SASS runs on devices of the same major version with the same or a higher minor one. SASS with ``f``
+    runs on its family, which is the same set, and SASS with ``a`` on its own capability only. An embedded
+    part runs only SASS of its own number, or of the part's number before it was renamed.
     """
     if code.number in EMBEDDED or device.number in EMBEDDED:
         return device.number in EMBEDDED.get(code.number, ())

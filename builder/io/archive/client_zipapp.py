@@ -67,9 +67,9 @@ _ROOT, _FIRST_ROOT = "builder/client/root.json", "builder/client/1.root.json"
 def build_client(source: Path, target: Path, index_url: str | None, *roots: bytes) -> Path:
     """Write the client and return its path, ``target``. Raises ``DiskError``.
 
-    ``source`` is the folder of the package ``builder``; ``index_url`` is the client's default index;
-    ``roots`` are the project's, oldest first: the last one names the keys that the client trusts, the first
-    one identifies the project. Without roots the client verifies no signature.
+    ``source`` is the folder of the package ``builder``, ``index_url`` the client's default index. ``roots``
+    are the project's, oldest first: the last one names the keys that the client trusts, the first one
+    identifies the project. Without roots the client verifies no signature.
     """
     members = {name: (source / name).read_bytes() for name in _modules(source)}
     members["__main__.py"] = _START.encode()

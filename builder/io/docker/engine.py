@@ -316,8 +316,8 @@ class DockerEngine:
         """Build an image or files; ``on_line`` gets each line of the log.
 
         Raises ``CommandError`` with the last 30 lines when a step fails, ``ToolMissingError`` when the engine
-        or the builder goes away, ``DiskError`` when its disk is full, and ``TransferError`` with the
-        registry's reason when a build with references in ``request.push`` fails.
+        or the builder goes away, and ``DiskError`` when its disk is full. If a build with references in
+        ``request.push`` fails, raises ``TransferError`` with the registry's reason.
         """
         tail: deque[str] = deque(maxlen=TAIL_LINES)
         steps: deque[str] = deque(maxlen=TAIL_LINES)

@@ -1,9 +1,9 @@
 """This module opens models on a virtual card, in a child process, and reads the report of the sessions.
 
 ``ModelPlan`` says from it which nodes run on the CPU, and why. ``stub_library`` writes, without a compiler, a
-library of functions that count their calls and return success: those of NVIDIA's libraries that a provider
-needs and the stand-in does not define, which differ between versions of ONNX Runtime. Sources of its format:
-the System V ABI and its x86-64 supplement.
+library of functions that count their calls and return success. These are the functions of NVIDIA's libraries
+that a provider needs and the stand-in does not define. They differ between versions of ONNX Runtime. Sources
+of its format: the System V ABI and its x86-64 supplement.
 """
 
 from __future__ import annotations

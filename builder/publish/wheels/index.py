@@ -6,9 +6,9 @@ their properties inside, the CPU's wheels unchanged. An index is written whole o
 Pages are HTML (PEP 503); metadata lies beside its wheel (PEP 714).
 
 ``labels`` finds properties by which an installer chooses the wheel that ``select`` chooses for a GPU.
-NVIDIA's provider (``nvidia-variant-provider``, built into uv) gives a GPU of capability 8.6 the values
-``86_real``, ``85_real`` … ``80_real``, ``80_virtual`` of ``sm_arch``, best first, and its driver the values
-up to its CUDA version of ``cuda_version_lower_bound``, which have priority over ``sm_arch``. So 12.1 also
+NVIDIA's provider (``nvidia-variant-provider``, built into uv) gives a GPU of capability 8.6 these values of
+``sm_arch``, best first: ``86_real``, ``85_real`` … ``80_real``, ``80_virtual``. Its driver gets the values of
+``cuda_version_lower_bound`` up to its CUDA version, which have priority over ``sm_arch``. So 12.1 also
 accepts ``120_real``, whatever code the wheel has: a value is used only if each GPU that accepts it is served.
 Sources: drafts PEP 825 and PEP 850, variantlib 0.2.2, uv 0.13.9.
 """

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -132,24 +132,15 @@ def wrong_values(words: str, known: Mapping[str, Collection[str]]) -> Iterator[s
 
 
 def wrong_module(words: str) -> Iterator[str]:
-    """Yield that a module of ours does not exist, or each flag that its source does not have as a string."""
+    """Yield that a module of ours does not exist, or each flag that its source does not have."""
     module, *rest = words.split()
     name = module.rstrip(".,:").replace(".", "/")
-    places = [
-        f"{folder}{name}{end}" for folder in ("", "service/", "runtime/") for end in (".py", "/__main__.py")
-    ]
-    found = next((ROOT / place for place in places if (ROOT / place).is_file()), None)
-    if found is None:
+    folders = [ROOT / folder for folder in ("", "service", "runtime")]
+    files = [file for folder in folders for end in (".py", "/*.py") for file in folder.glob(f"{name}{end}")]
+    source = "".join(file.read_text(encoding="utf-8") for file in files)
+    if not source:
         yield f"there is no {module}"
-        return
-    sources = found.parent.glob("*.py") if found.name == "__main__.py" else [found]
-    yield from (f"{module} has no {flag}" for flag in missing(rest, sources))
-
-
-def missing(words: Sequence[str], sources: Iterable[Path]) -> Iterator[str]:
-    """Yield the flags with two dashes that are no string in the modules, with or without their dashes."""
-    known = {text.removeprefix("--") for source in sources for text in literals(source)}
-    yield from (flag for flag in flags_of(words) if flag.startswith("--") and flag[2:] not in known)
+    yield from (f"{module} has no {flag}" for flag in flags_of(rest) if flag.lstrip("-") not in source)
 
 
 def flags_of(command: Sequence[str]) -> Iterator[str]:

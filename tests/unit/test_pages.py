@@ -9,10 +9,7 @@ from pathlib import Path
 import pytest
 
 from builder.build.verbs.pages import FILES, PARTS, pages, rendered
-from builder.client import arguments
 from builder.errors import BuilderError, ConfigError
-from builder.facts.gpu.architectures import Capability
-from builder.facts.gpu.compatibility import NATIVE, implied
 from builder.io.wiring import Wiring
 from tests.support import ROOT
 from tests.support.fakes.ports import FakeReporter
@@ -41,24 +38,6 @@ def test_made_parts_are_as_made(path: Path) -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_made_files_are_as_made(name: str) -> None:
     assert FILES[name](wiring()) == (ROOT / name).read_text(encoding="utf-8"), "./run docs"
-
-
-def test_gpus_that_no_package_lists_are_served_as_the_guide_to_variants_says() -> None:
-    """What packages list is read from the grid of cards. Defect: 8.8 "takes the CPU", where ``select``
-    follows NVIDIA's rule that code for 8.6 runs there."""
-    served: dict[str, dict[Capability, str]] = {}
-    for table in (ROOT / "docs/cards.md").read_text(encoding="utf-8").split("\n## ortpacks-")[1:]:
-        rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| ")][2:]
-        served[table.partition("-")[0]] = {
-            Capability.parse(row[1]): row[4].replace("no", "none") for row in rows
-        }
-    guide = (ROOT / "docs/variants.md").read_text(encoding="utf-8")
-    for device in ("8.8", "10.7"):
-        takers = [
-            name for name, found in served.items() if implied(found, Capability.parse(device)) == NATIVE
-        ]
-        (said,) = re.findall(rf"^\| {device} \| [^|]* \| ([^|]*) \|", guide, re.MULTILINE)
-        assert said == (f"`{takers[0]}`, natively" if takers else "no")
 
 
 def test_every_stored_result_is_shown_and_every_generator_used() -> None:
@@ -110,15 +89,6 @@ def test_each_exit_code_stands_in_the_table() -> None:
     table = (ROOT / "docs/building.md").read_text(encoding="utf-8")
     assert codes == set(range(2, 13))
     assert all(f"\n| {code} | " in table for code in {1, *codes, 130})
-
-
-def test_the_clients_exit_codes_are_those_of_its_help() -> None:
-    text = "<!-- ./run docs: client-exit-codes -->\n<!-- end -->\n"
-    with pytest.raises(arguments.HelpError) as wanted:
-        arguments.parsed(["--reference"])
-    told = re.findall(r"^ *(\d+)  (.+)$", str(wanted.value), re.MULTILINE)
-    assert {"0", "9", "130"} < {code for code, _ in told}
-    assert all(f"| {code} | {meaning} |\n" in rendered(text, wiring()) for code, meaning in told)
 
 
 def anchors(page: str) -> set[str]:

@@ -95,19 +95,10 @@ def own(*arches: str) -> dict[Arch, Arch]:
     return {arch: arch for arch in map(Arch.parse, arches)}
 
 
-Measured = tuple[dict[str, costs.Cost], Wiring]
-
-
-@pytest.fixture(scope="module")
-def measured() -> Measured:
-    """Return the costs of the repository's table, and the project."""
-    wiring = Wiring(ROOT, dist=ROOT / "dist", reporter=FakeReporter())
-    return costs.read(ROOT / "builder/farm/costs.tsv"), wiring
-
-
-def test_the_simulator_finds_what_builds_took(measured: Measured) -> None:
+def test_the_simulator_finds_what_builds_took() -> None:
     """The expected values are those of cold builds on two cores (docs/scaling.md)."""
-    known, wiring = measured
+    wiring = Wiring(ROOT, dist=ROOT / "dist", reporter=FakeReporter())
+    known = costs.read(ROOT / "builder/farm/costs.tsv")
     _, _, builds = (ROOT / "docs/results/scaling-builds.txt").read_text(encoding="utf-8").partition("\n\n")
     took = [Build.parse(line) for line in builds.splitlines()]
     found = [simulated(build, planned(wiring, known, build.profile)) for build in took]
@@ -115,14 +106,6 @@ def test_the_simulator_finds_what_builds_took(measured: Measured) -> None:
     assert found == [pytest.approx(build.seconds, rel=0.15) for build in took]
     full = next(rows(planned(wiring, known, "full")))
     assert 2 * full.bound == pytest.approx(14_092, rel=0.05), "CPU seconds of --all (docs/building.md)"
-
-
-def test_on_a_workstation_the_pool_takes_a_third_of_the_time_and_nearly_all_slots(measured: Measured) -> None:
-    """On 32 cores with 64 GiB; without the memory that attention gives back, 0.40 and 81 %."""
-    known, wiring = measured
-    found = next(row for row in rows(planned(wiring, known, "full")) if row.name == "32, 64")
-    assert found.after.wall <= 0.35 * found.before.wall
-    assert found.after.taken >= 0.85
 
 
 def test_machines_for_an_architecture_are_followed_by_those_for_a_variant() -> None:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from enum import Enum
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,22 +23,19 @@ from builder.files.digest import LocalFile
 from builder.formats.package_names import Host, PackageName, Profile
 from builder.io.wiring import Wiring
 from builder.package.bundle import discard
-from tests.support.factories.binaries import elf
+from tests.support.factories import records
 from tests.support.factories.packages import plan
 from tests.support.factories.records import LEGACY, MODERN, PROVIDER, manifest, package
 from tests.support.fakes.ports import FakeReporter
 
 TOOK = {
+    **vars(records.TOOK),
     "format": 1,
     "units": 1528,
     "compilations": 1528,
     "cache_hits": 0,
     "cpu_s": 3390.6,
     "wall_s": 1748.2,
-    "runs": 1,
-    "jobs": 2,
-    "busy_percent": 97,
-    "peak_mib": 1830,
     "longest_unit_s": 760.9,
 }
 """Record of a compile in the form that the build container writes."""
@@ -45,20 +43,9 @@ TOOK = {
 MIDNIGHT = 1763683200.0
 """Fri Nov 21 00:00:00 UTC 2025 in Unix seconds (``date -u -d @1763683200``)."""
 
+FILES = {PROVIDER: b"the provider", "licenses/onnxruntime.txt": b"MIT"}
+
 COMMAND = "./run build --variant legacy --base assembled"
-
-
-def asks(glibc: str, glibcxx: str = "") -> bytes:
-    versions = {"libc.so.6": ["GLIBC_2.2.5", f"GLIBC_{glibc}"]}
-    return elf(versions=versions | ({"libstdc++.so.6": [f"GLIBCXX_{glibcxx}"]} if glibcxx else {}))
-
-
-FILES = {
-    "lib/libcublas.so.12": asks("2.39"),
-    "lib/libonnxruntime.so.1": asks("2.27", "3.4.29"),
-    PROVIDER: asks("2.32", "3.4.22"),
-    "licenses/onnxruntime.txt": b"MIT",
-}
 
 
 @pytest.fixture
@@ -108,13 +95,8 @@ def rows(text: str) -> list[dict[str, str]]:
 
 def test_the_record_says_what_was_packed_and_what_compiling_took(tmp_path: Path) -> None:
     packed = LocalFile(tmp_path / "unverified" / f"{LEGACY['name']}.tar.zst", 9, "ab" * 32)
-
-    def written(**changes: object) -> Path:
-        made = artifact(tmp_path / "artifact", **changes)
-        return write_record(
-            packed, manifest(LEGACY), tmp_path, command=COMMAND, artifact=made, finished=MIDNIGHT
-        )
-
+    more = {"command": COMMAND, "artifact": artifact(tmp_path / "artifact"), "finished": MIDNIGHT}
+    written = partial(write_record, packed, manifest(LEGACY), tmp_path, **more)  # type: ignore[arg-type]
     path = written()
     assert path == tmp_path / "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64.build.json"
     record = loads(path.read_text(), path.name)
@@ -122,8 +104,9 @@ def test_the_record_says_what_was_packed_and_what_compiling_took(tmp_path: Path)
     assert (record.sha256, record.date, record.command) == ("ab" * 32, "2025-11-21T00:00:00Z", COMMAND)
     took = {**TOOK, "cpu_s": 3391, "wall_s": 1748, "longest_unit_s": 761}
     assert {"format": 1, **vars(record.compile)} == took
+    artifact(tmp_path / "artifact", units="many")
     with pytest.raises(ConfigError, match=r"artifact/record\.json: units: a whole number is wanted"):
-        written(units="many")
+        written()
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import threading
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -16,7 +16,6 @@ from builder.io.process import Completed
 from builder.prove.selftest import SelftestTrial
 from tests.support.factories.selftests import TRIALS
 from tests.support.factories.workplace import Site
-from tests.support.fakes.ports import FakeReporter
 
 
 @pytest.fixture
@@ -137,20 +136,9 @@ def test_an_image_that_the_engine_holds_is_not_built_again(site: Site) -> None:
     assert site.built() == ["cuobjdump", "cuobjdump"], "of another root file system"
 
 
-def test_whoever_comes_second_waits(site: Site) -> None:
-    waits = threading.Event()
-
-    class Listening(FakeReporter):
-        def say(self, line: str) -> None:
-            super().say(line)
-            waits.set()
-
-    reporter = Listening()
-    second = threading.Thread(target=Tools(site.shop, "assembled", reporter).selftest_bench)
-    with exclusive(site.dist / ".locks" / "check-tools-assembled", lambda: None):
-        second.start()
-        assert waits.wait(10)
-        assert reporter.lines[-1] == "another build makes the tools that check packages: waiting"
-        assert site.built() == []
-    second.join(10)
-    assert site.built() == ["tools", "bare"]
+def test_whoever_comes_second_waits(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site.reporter, "say", Mock(side_effect=EOFError))
+    with exclusive(site.dist / ".locks" / "check-tools-assembled", lambda: None), pytest.raises(EOFError):
+        tools_of(site).selftest_bench()
+    site.reporter.say.assert_called_with("another build makes the tools that check packages: waiting")  # type: ignore[attr-defined]
+    assert site.built() == []

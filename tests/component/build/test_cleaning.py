@@ -58,20 +58,6 @@ def shop(root: Path, dist: Path, engine: object) -> Wiring:
     return made
 
 
-def write_all(dist: Path) -> None:
-    """Write each file of ``OURS`` and ``SOMEBODYS``."""
-    for name in (*OURS, *SOMEBODYS):
-        (dist / name).parent.mkdir(parents=True, exist_ok=True)
-        (dist / name).write_text(name)
-
-
-def test_only_our_results_go(root: Path, tmp_path: Path) -> None:
-    write_all(tmp_path)
-    clean(shop(root, tmp_path, FakeEngine()), caches=False, inputs=False, dry=False)
-    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
-    assert left == set(SOMEBODYS)
-
-
 def test_without_an_engine_the_folder_is_cleaned_all_the_same(root: Path, tmp_path: Path) -> None:
     (tmp_path / "index.json").write_text("{}")
     here = shop(root, tmp_path, NoEngine())
@@ -81,13 +67,13 @@ def test_without_an_engine_the_folder_is_cleaned_all_the_same(root: Path, tmp_pa
 
 
 def test_a_dry_run_says_what_each_kind_takes_and_removes_nothing(root: Path, tmp_path: Path) -> None:
-    write_all(tmp_path)
+    for name in (*OURS, *SOMEBODYS):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
     (tmp_path / OURS[0]).write_bytes(bytes(100_000_000))
     held = (
-        EngineResource("image", "ortpacks/bare:assembled-1", "ortpacks/bare:assembled-1", 164_000_000),
-        EngineResource(
-            "image", "ortpacks/toolchain:assembled-1", "ortpacks/toolchain:assembled-1", 752_000_000
-        ),
+        EngineResource("image", "ortpacks/bare:nvidia-1", "ortpacks/bare:nvidia-1", 164_000_000),
+        EngineResource("image", "ortpacks/toolchain:nvidia-1", "ortpacks/toolchain:nvidia-1", 752_000_000),
         EngineResource("cache", "ortpacks-ccache", "id1", 900_000_000),
     )
     engine = FakeEngine(holds=held)
@@ -115,6 +101,8 @@ def test_a_dry_run_says_what_each_kind_takes_and_removes_nothing(root: Path, tmp
 
     clean(here, caches=False, inputs=True, dry=False)
     assert engine.removed == [*held[:2]]
+    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert left == {*SOMEBODYS, "cache/mine"}
     assert [path.name for path in (tmp_path / "cache").iterdir()] == ["mine"]
 
 

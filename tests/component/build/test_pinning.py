@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 
 from builder.build.pinning import pin_base, unpack_pinned
-from builder.config.inputs import Input, Lock, Pin, ort_wheel
+from builder.config.inputs import Input, InputKind, Lock, Pin, ort_wheel
 from builder.config.load import parse_lock, render_lock
 from builder.config.variants import open_inputs
-from builder.errors import TransferError
+from builder.errors import IntegrityError, TransferError
 from builder.formats.package_names import Host
+from builder.io.store import FileStore
 from builder.io.wiring import Wiring
 from tests.support.factories.intake import COMMIT, DIGEST, FILES, GIT, IMAGE, Intake, take, unlocked, use
-from tests.support.fakes.ports import FakeEngine, FakeRunner, reported
+from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRunner, reported
 
 
 @pytest.fixture
@@ -94,3 +95,12 @@ def test_a_wheel_without_a_pin_is_given_one_where_it_is_needed(shop: Wiring) -> 
     tree = unpack_pinned(shop, shop.reporter, None, wheel)
     assert tree.is_dir()
     assert written(shop).pins[wheel.key].sha256
+
+
+def test_an_archive_that_is_not_of_its_lists_sha1_is_given_no_pin(tmp_path: Path) -> None:
+    (tmp_path / "v1.zip").write_bytes(b"an archive")
+    sources = {InputKind.URL: lambda *_: tmp_path / "v1.zip"}
+    store = FileStore(cache=tmp_path, lock=Lock({}), sources=sources, reporter=FakeReporter())
+    with pytest.raises(IntegrityError, match=f"SHA-1 {'0' * 40}, its host sent"):
+        store.pin(Input(InputKind.URL, "https://x/v1.zip"), "0" * 40)
+    assert not (tmp_path / "v1.zip").exists()

@@ -15,7 +15,7 @@ from builder.publish.prepare import PublishOptions
 from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
 from tests.support.factories.publishing import TAG
 from tests.support.factories.releases import write_two_packages
-from tests.support.factories.wheel_release import WheelShop, open_wheel_shop
+from tests.support.factories.wheel_release import open_wheel_shop
 from tests.support.fakes.ports import FakeReporter, FakeRunner
 
 OLDER = "gpu-libs-v1.21.0"
@@ -82,29 +82,23 @@ def test_what_needs_no_package_is_refused_before_one_is_read(
     assert {path.name for path in shop.dist.iterdir()} == before
 
 
-@pytest.fixture
-def stall(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WheelShop:
-    """Return packages of 1.23.2."""
-    return open_wheel_shop(root, tmp_path, monkeypatch)
-
-
-def test_publish_refuses_the_tag_of_another_onnxruntime(stall: WheelShop, tmp_path: Path) -> None:
-    before = {path.name: path.stat().st_mtime_ns for path in stall.dist.iterdir()}
-    with GitHubDouble(tmp_path / "github").running() as github:
-        project = releasing.with_target(stall.shop, github.url, REPOSITORY)
-        for options in (PublishOptions(tag=OLDER), PublishOptions(tag=OLDER, dry_run=True)):
-            with pytest.raises(CheckFailedError, match=rf"R018 {OLDER}[\s\S]*1\.23\.2[\s\S]*1\.21\.0"):
-                releasing.publish_dist(stall.shop, options, project)
-        assert github.writes() == []
-    assert {path.name: path.stat().st_mtime_ns for path in stall.dist.iterdir()} == before
-
-
-def test_mirror_refuses_it_too_and_takes_a_further_release_of_the_same(stall: WheelShop) -> None:
+def test_the_tag_of_another_onnxruntime_is_refused_and_a_further_release_of_the_same_is_not(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """``publish.tag`` without ``{version}`` names a version that stays while the packages' changes."""
+    stall = open_wheel_shop(root, tmp_path, monkeypatch)
     stall.mirror(f"{TAG}-2")
     assert (stall.root / f"{TAG}-2/index.json").is_file()
-    project = stall.shop.project
-    stall.shop.__dict__["project"] = replace(project, publish=replace(project.publish, tag=OLDER))
+    before = {path.name: path.stat().st_mtime_ns for path in stall.dist.iterdir()}
+    configured = stall.shop.project
+    stall.shop.__dict__["project"] = replace(configured, publish=replace(configured.publish, tag=OLDER))
+    with GitHubDouble(tmp_path / "github").running() as github:
+        project = releasing.with_target(stall.shop, github.url, REPOSITORY)
+        for dry in (True, False):
+            with pytest.raises(CheckFailedError, match=rf"R018 {OLDER}[\s\S]*1\.23\.2[\s\S]*1\.21\.0"):
+                releasing.publish_dist(stall.shop, PublishOptions(dry_run=dry), project)
+        assert github.writes() == []
     with pytest.raises(CheckFailedError, match=f"R018 {OLDER}"):
         releasing.mirror_dist(stall.shop, PublishOptions(), str(stall.root))
     assert not (stall.root / OLDER).exists()
+    assert {path.name: path.stat().st_mtime_ns for path in stall.dist.iterdir()} == before

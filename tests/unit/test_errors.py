@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
 
 import pytest
 
@@ -17,6 +16,7 @@ from builder.errors import (
     ValidationError,
     os_error,
 )
+from tests.support.messages import Told
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_problems_of_a_configuration_are_told_one_by_one() -> None:
     ],
 )
 def test_a_refusal_is_told_by_its_number(
-    told: Callable[[object], None], kind: type[BuilderError], numbers: tuple[int, ...]
+    told: Told, kind: type[BuilderError], numbers: tuple[int, ...]
 ) -> None:
     for number in numbers:
         error = os_error(OSError(number, os.strerror(number), "/data/dist"))

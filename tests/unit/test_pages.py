@@ -127,15 +127,3 @@ def test_readmes_first_screen_is_one() -> None:
     assert len(words) <= FIRST_SCREEN
     for needed in ("./run build --variant modern --mixed", "./run test", "docs/gpus.svg", "what was run"):
         assert needed in first
-
-
-def test_the_tags_in_examples_are_what_the_first_base_makes() -> None:
-    """README's build commands take the first base of variants.yaml; R018 refuses a tag of another version."""
-    project = wiring().project
-    (first, *_) = project.bases.values()
-    made = project.publish.tag.replace("{version}", first.ort_version)
-    prefix, _, suffix = project.publish.tag.partition("{version}")
-    named = re.compile(rf"{re.escape(prefix)}[0-9][0-9.]*[0-9]{re.escape(suffix)}")
-    found = {path: set(named.findall(path.read_text(encoding="utf-8"))) for path in PAGES}
-    assert {path: tags for path, tags in found.items() if tags - {made}} == {}
-    assert found[ROOT / "README.md"] == found[ROOT / "docs/releasing.md"] == {made}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import xml.etree.ElementTree as ET
-from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -20,10 +18,11 @@ from tokenizers.models import Unigram
 from benchmarks import serving
 from benchmarks.bench import ALIASES, PROVIDERS, bench
 from benchmarks.serving import BATCHES, Bench, Figures, Row, facts, texts
-from benchmarks.serving_page import dumps, page, picture, text
+from benchmarks.serving_page import dumps, text
 from builder.errors import ValidationError
 from builder.io.wiring import Wiring
 from tests.support import ROOT
+from tests.support.messages import Refused
 from tests.support.service import write_embedder
 
 
@@ -88,18 +87,11 @@ ROWS = [
 ]
 
 
-def test_table_page_and_picture_show_what_was_measured_and_why_not() -> None:
+def test_the_table_shows_what_was_measured_and_why_not() -> None:
     assert text(ROWS).splitlines()[1].split() == [
         *("ours", "cpu", "low", "int8", "32", "9", "10.00", "20.00", "30.00", "3200", "1.5", "0.50", "3"),
     ]
     assert "not run: no <GPU>" in text(ROWS)
-    made = page(ROWS, {"cores": 2}, "./run bench", "bench.svg")
-    assert "`./run bench` wrote this page: cores 2." in made
-    assert "| ours | cuda | low | not run: no <GPU> |" in made
-    assert "(bench.svg)" in made
-    drawn = ET.fromstring(picture(ROWS, ROOT / "templates"))  # noqa: S314 - our own file
-    told = [one.text for one in drawn.iter("{http://www.w3.org/2000/svg}text")]
-    assert told[1:] == ["ours, cpu, low", "3200"]
 
 
 def test_the_page_names_the_command_that_measures_the_same(
@@ -142,13 +134,12 @@ def test_a_tokenizer_without_words_is_told(tmp_path: Path, tokenizer: str) -> No
     ids=["provider", "model", "svg", "json", "many threads"],
 )
 def test_wrong_flags_are_told(
-    told: Callable[[object], None],
+    refused: Refused,
     tmp_path: Path,
     providers: list[str],
     model: str | None,
     files: dict[str, str],
     threads: str | None,
 ) -> None:
-    with pytest.raises(ValidationError) as refused:
+    with refused(ValidationError):
         bench(Wiring(ROOT, dist=tmp_path), providers, None, model, files, threads)
-    told(refused.value)

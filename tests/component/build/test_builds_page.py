@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from enum import Enum
 from functools import partial
@@ -27,6 +27,7 @@ from tests.support.factories import records
 from tests.support.factories.packages import plan
 from tests.support.factories.records import LEGACY, MODERN, PROVIDER, manifest, package
 from tests.support.fakes.ports import FakeReporter
+from tests.support.messages import Told
 
 TOOK = {
     **vars(records.TOOK),
@@ -155,9 +156,7 @@ def test_the_command_makes_the_package_of_this_version_again_and_names_nothing_o
     assert command_of(decided, plan_options) == f"./run build --variant {name} {said}".rstrip()
 
 
-def test_a_package_has_a_row_of_what_it_is_and_what_it_took(
-    shop: Wiring, tmp_path: Path, told: Callable[[object], None]
-) -> None:
+def test_a_package_has_a_row_of_what_it_is_and_what_it_took(shop: Wiring, tmp_path: Path, told: Told) -> None:
     """A repacked wheel compiled nothing."""
     noise = os.urandom(10_600_000)
     built(shop.dist, files={**FILES, PROVIDER: FILES[PROVIDER] + noise})

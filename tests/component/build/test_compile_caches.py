@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from builder.compile.plan import PlanOptions
 from builder.errors import DiskError
 from builder.io.wiring import Wiring
 from tests.support.fakes.ports import FakeEngine, FakeReporter, reported
+from tests.support.messages import Told
 
 
 def shop(root: Path, dist: Path, env: dict[str, str] | None = None) -> Wiring:
@@ -66,7 +66,7 @@ def test_the_shared_one_is_named_by_flag_variable_or_project(
     assert (found and found.name) == (name and name.format(tmp_path))
 
 
-def test_the_shared_one_may_be_away(root: Path, tmp_path: Path, told: Callable[[object], None]) -> None:
+def test_the_shared_one_may_be_away(root: Path, tmp_path: Path, told: Told) -> None:
     away = shop(root, tmp_path, {"ORTPACKS_COMPILE_CACHE": "redis://127.0.0.1:1"})
     assert open_caches(away).shared is None
     told("\n".join(reported(away)))

@@ -4,15 +4,14 @@ never answers."""
 from __future__ import annotations
 
 import json
-import re
 import signal
 import socket
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.support.factories.project_copy import NO_ENGINE_MESSAGE, Place
+from tests.support.messages import Told
 from tests.support.schemas import schema
 
 
@@ -22,16 +21,14 @@ def test_without_an_engine_nothing_is_fetched_or_made(place: Place) -> None:
     assert place.made() == set()
 
 
-def test_without_an_engine_several_variants_are_told_one_by_one(
-    place: Place, told: Callable[[object], None]
-) -> None:
+def test_without_an_engine_several_variants_are_told_one_by_one(place: Place, told: Told) -> None:
     chosen = [word for name in ("legacy", "modern", "latest") for word in ("--variant", name)]
     told(place.fails(4, "build", *chosen, "--force", "--base", "assembled"))
     assert place.made() == set()
 
 
 @pytest.mark.parametrize("words", ["directml", "legacy --origin source"])
-def test_without_an_engine_is_planned(place: Place, told: Callable[[object], None], words: str) -> None:
+def test_without_an_engine_is_planned(place: Place, told: Told, words: str) -> None:
     done = place.run("plan", "--variant", *words.split())
     told("\n".join(done.stdout.splitlines()[:4]))
     assert (done.returncode, done.stderr, place.made()) == (0, "", set())
@@ -62,15 +59,6 @@ def test_a_program_reads_a_plan(copied: Place) -> None:
     assert "legacy   • plan legacy\n" in done.stderr
 
 
-def test_of_several_plans_the_last_line_is_their_room_together(copied: Place) -> None:
-    variants = ("--variant", "legacy", "--variant", "latest")
-    done = copied.run("plan", *variants, "--origin", "source", "--base", "assembled", "--offline")
-    alone = map(float, re.findall(r"(?:legacy|latest) +  room +([0-9.]+) GB", done.stdout))
-    (told,) = re.findall(r" room +[0-9.]+ GB \(legacy ([0-9.]+), latest ([0-9.]+)\) of ", done.stdout)
-    shorter = [of_both < own for of_both, own in zip(map(float, told), alone, strict=True)]
-    assert shorter == [False, True], "the second comes without the inputs that the first has too"
-
-
 DOCKER = """\
 #!/bin/sh
 case "$*" in
@@ -86,7 +74,7 @@ esac
     ("code", "flags"), [(2, "--context fra"), (2, "--builder default,frm"), (4, "--context far,default")]
 )
 def test_builders_that_are_not_there_are_told_before_anything_is_made(
-    copied: Place, tmp_path: Path, told: Callable[[object], None], code: int, flags: str
+    copied: Place, tmp_path: Path, told: Told, code: int, flags: str
 ) -> None:
     (tmp_path / "docker").write_text(DOCKER)
     (tmp_path / "docker").chmod(0o755)

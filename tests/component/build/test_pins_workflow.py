@@ -16,9 +16,7 @@ import yaml
 GH = """\
 #!/bin/sh
 echo "$*" >> "$CALLS"
-case "$1 $2" in
-  "pr list") cat "$OPEN" ;;
-esac
+[ "$1 $2" != "pr list" ] || cat "$OPEN"
 """
 
 CREATE = "pr create --head pins --base main"
@@ -32,34 +30,27 @@ class Checkout:
     scripts: dict[str, str]
     """Scripts by the names or ids of their steps."""
 
-    def __post_init__(self) -> None:
-        temp = self.folder.parent
-        self.env = {
-            **os.environ,
-            "PATH": f"{temp}:/usr/bin:/bin",
-            "HOME": str(temp),
-            "RUNNER_TEMP": str(temp),
-            "GITHUB_OUTPUT": str(temp / "output"),
-            "GITHUB_REF_NAME": "main",
-            "CALLS": str(temp / "calls"),
-            "OPEN": str(temp / "open"),
-        }
+    @property
+    def env(self) -> dict[str, str]:
+        temp = str(self.folder.parent)
+        files = {"GITHUB_OUTPUT": f"{temp}/output", "CALLS": f"{temp}/calls", "OPEN": f"{temp}/open"}
+        own = {"PATH": f"{temp}:/usr/bin:/bin", "HOME": temp, "RUNNER_TEMP": temp, "GITHUB_REF_NAME": "main"}
+        return {**os.environ, **own, **files}
 
     def script(self, name: str) -> subprocess.CompletedProcess[str]:
-        shell = ["bash", "-e", "-c", self.scripts[name]]
+        argv = ["bash", "-e", "-c", self.scripts[name]]
         return subprocess.run(
-            shell, cwd=self.folder, env=self.env, capture_output=True, text=True, check=False
+            argv, cwd=self.folder, env=self.env, capture_output=True, text=True, check=False
         )
 
-    def lock(self, status: int, pin: str | None) -> subprocess.CompletedProcess[str]:
+    def lock(self, status: int, pin: str | None) -> int:
         """Run the first step over a ``./run`` that says something, ends so, and may write a pin."""
-        writes = f"printf '%s' '{pin}' > inputs.lock\n" if pin else ""
         asked = '[ "$*" = "lock --missing" ] || exit 9'
-        (self.folder / "run").write_text(
-            f"#!/bin/sh\n{asked}\n{writes}echo image:x: rate limit\nexit {status}\n"
-        )
+        writes = f"printf '%s' '{pin}' > inputs.lock" if pin else ""
+        lines = ("#!/bin/sh", asked, writes, "echo image:x: rate limit", f"exit {status}")
+        (self.folder / "run").write_text("\n".join(lines))
         (self.folder / "run").chmod(0o755)
-        return self.script("lock")
+        return self.script("lock").returncode
 
     def git(self, *words: str) -> str:
         return subprocess.check_output(["git", *words], cwd=self.folder, env=self.env, text=True).strip()
@@ -82,7 +73,7 @@ def checkout(root: Path, tmp_path: Path) -> Checkout:
     (made.folder / "inputs.lock").write_text("open")
     (made.folder / "other").write_text("as it was")
     made.git("add", ".")
-    made.git("-c", "user.name=you", "-c", "user.email=you@example.com", "commit", "--quiet", "--message=one")
+    made.git("-c", "user.name=you", "-c", "user.email=you@here", "commit", "--quiet", "--message=one")
     made.git("init", "--quiet", "--bare", str(tmp_path / "origin"))
     made.git("remote", "add", "origin", str(tmp_path / "origin"))
     return made
@@ -92,7 +83,7 @@ PROPOSE, OPEN = "The pull request", "What stays open"
 
 
 def test_pins_come_in_a_pull_request_of_the_lock_alone(checkout: Checkout) -> None:
-    assert checkout.lock(0, "pinned").returncode == 0
+    assert checkout.lock(0, "pinned") == 0
     assert checkout.temp("output") == "status=0\n"
     (checkout.folder / "other").write_text("changed by something")
     done = checkout.script(PROPOSE)
@@ -113,8 +104,8 @@ def test_without_a_new_pin_nothing_is_pushed(checkout: Checkout) -> None:
 def test_what_is_pinned_is_proposed_although_something_stays_open_and_a_second_run_renews_it(
     checkout: Checkout,
 ) -> None:
-    assert checkout.lock(2, None).returncode == 2, "another failure ends the run"
-    assert checkout.lock(6, "half").returncode == 0
+    assert checkout.lock(2, None) == 2, "another failure ends the run"
+    assert checkout.lock(6, "half") == 0
     assert checkout.script(PROPOSE).returncode == 0
     assert checkout.git("--git-dir=../origin", "show", "pins:inputs.lock") == "half"
     assert checkout.temp("output").endswith("status=6\n")

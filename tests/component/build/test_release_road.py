@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from builder.build.variant_build import BuildOptions, VariantBuild
 from builder.build.verbs.releases.releasing import publish_dist, with_target
 from builder.compile.plan import PlanOptions
 from builder.config.inputs import Lock
@@ -27,7 +26,7 @@ from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
 from tests.doubles.github_handlers import MOVED
 from tests.support.factories import repacked
 from tests.support.factories.publishing import COMMIT
-from tests.support.factories.workplace import Site, with_tools
+from tests.support.factories.workplace import Site, variant_build, with_tools
 from tests.support.fakes.ports import NoEngine
 
 EVERY_SM = (50, 52, 60, 61, 70, 75, 80, 86, 89, 90, 100, 120)
@@ -56,10 +55,9 @@ def github(tmp_path: Path) -> Iterator[GitHubDouble]:
 
 
 def build(site: Site, name: str, plan_options: PlanOptions) -> list[Manifest]:
-    variant = site.shop.project.packages[name]
     # The fake engine's self-test answers are for packages with CUDA: others are built without an engine.
     site.use(site.engine if name in site.shop.project.variants else NoEngine())
-    made = VariantBuild(site.shop, variant, BuildOptions(plan_options=plan_options), site.reporter).build()
+    made = variant_build(site, name, plan=plan_options).build()
     return [loads(manifest_bytes(path), path.name) for path in made]
 
 

@@ -11,22 +11,18 @@ from pathlib import Path
 import pytest
 
 from builder.build.runtime_image import ImageOptions
-from builder.build.variant_build import BuildOptions, VariantBuild
+from builder.build.variant_build import VariantBuild
 from builder.compile.plan import PlanOptions
 from builder.errors import CheckFailedError, NothingToDoError
-from builder.files.digest import file_digest
-from builder.formats import index as index_format
-from builder.formats.index import build_index
 from builder.formats.json_values import json_text
 from builder.formats.manifest import Manifest
 from builder.formats.package_names import Layout
-from builder.formats.stored_file import StoredFile
 from builder.io.archive.unpacking import extract, manifest_of
 from builder.io.process import Completed
 from tests.support import ROOT
 from tests.support.factories import repacked
 from tests.support.factories.selftests import printed
-from tests.support.factories.workplace import Site, with_tools
+from tests.support.factories.workplace import Site, variant_build, with_tools
 from tests.support.fakes.ports import FakeEngine, NoEngine
 from tests.support.schemas import schema
 
@@ -83,8 +79,7 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Shelf:
 
 
 def road(site: Site, name: str) -> VariantBuild:
-    options = BuildOptions(plan_options=PlanOptions())
-    return VariantBuild(site.shop, site.shop.project.providers[name], options, site.reporter)
+    return variant_build(site, name, plan=PlanOptions())
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -107,23 +102,6 @@ def test_a_wheel_becomes_a_verified_package_without_an_engine(shelf: Shelf, name
     made = statement["predicate"]["buildDefinition"]
     assert made["externalParameters"]["command"].startswith(f"./run build --variant {name}")
     assert shelf.site.engine.builds == []
-
-
-def test_an_index_over_them_is_what_its_schema_says(shelf: Shelf) -> None:
-    listed = []
-    for name, package in shelf.packages.items():
-        digest = file_digest(package)
-        listed.append((shelf.manifest(name), StoredFile(package.name, digest.size, digest.sha256)))
-    text = json_text(build_index("t", listed, ()))
-    schema("index").validate(json.loads(text))
-    assert [
-        (package.variant, package.platform, package.provider, package.glibc)
-        for package in index_format.loads(text, "index.json").packages
-    ] == [
-        ("coreml", "macos-arm64", "coreml", None),
-        ("cpu", "linux-x64", "cpu", "2.27"),
-        ("directml", "win-x64", "directml", None),
-    ]
 
 
 def test_a_package_that_is_up_to_date_is_not_made_again(shelf: Shelf) -> None:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.component.build.run_machine import PYTHON, Machine
+from tests.support.messages import Told
 
 INDEXTARGETS = (
     "indextargets --format $(REPO_URI) Created-By: Packages Component: main Origin: Debian Codename: bookworm"
@@ -84,7 +84,7 @@ FOREIGN = 'case "$*" in indextargets*Origin:\\ Debian*) ;; indextargets*) echo h
     ids=["unreadable", "another vendor's", "broken"],
 )
 def test_an_installation_that_cannot_be_takes_back_what_it_wrote(
-    machine: Machine, told: Callable[[object], None], system: str, update: int, apt: str | None
+    machine: Machine, told: Told, system: str, update: int, apt: str | None
 ) -> None:
     """Another vendor's archive is never taken for Debian's."""
     installer = Installer(machine, system, update=update)

@@ -22,7 +22,7 @@ from in_toto_attestation.v1.statement_pb2 import Statement as Message
 from packageurl import PackageURL
 
 from builder.build.runtime_image import ImageOptions, RuntimeImage, locked_wheels
-from builder.build.variant_build import BuildOptions, VariantBuild
+from builder.build.variant_build import VariantBuild
 from builder.build.verbs.verb_answers import ImagesAnswer, dumps
 from builder.compile.plan import PlanOptions
 from builder.config.inputs import Lock
@@ -36,7 +36,8 @@ from builder.publish.image import ImageWheel, write_layer
 from tests.doubles.wheels import Wheel, indexing
 from tests.support import ROOT
 from tests.support.factories import repacked
-from tests.support.factories.workplace import Site, with_tools
+from tests.support.factories.workplace import Site, variant_build, with_tools
+from tests.support.messages import Told
 from tests.support.schemas import schema
 
 PUSH = ImageOptions(push="localhost:5000/ortpacks")
@@ -58,9 +59,8 @@ def site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
 
 
 def road(site: Site, name: str) -> VariantBuild:
-    plan_options = PlanOptions(base="assembled", origin=None if name == "cpu" else Origin.SOURCE)
-    variant = site.shop.project.packages[name]
-    return VariantBuild(site.shop, variant, BuildOptions(plan_options=plan_options), site.reporter)
+    origin = None if name == "cpu" else Origin.SOURCE
+    return variant_build(site, name, plan=PlanOptions(base="assembled", origin=origin))
 
 
 def seen(site: Site) -> tuple[list[ImageBuild], dict[str, list[tarfile.TarInfo]]]:
@@ -159,7 +159,7 @@ def serving(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
 
 @pytest.mark.parametrize(("name", "service"), [("legacy", False), ("cpu", True)])
 def test_the_dockerfile_adds_the_layers_in_their_order(
-    serving: Site, told: Callable[[object], None], name: str, service: bool
+    serving: Site, told: Told, name: str, service: bool
 ) -> None:
     """The service and its models lie below the package.
 

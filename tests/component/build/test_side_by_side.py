@@ -14,10 +14,6 @@ from types import SimpleNamespace
 import pytest
 
 from builder.build.all_variants import build_all, joint_disk_needs
-from builder.build.variant_build import BuildOptions, VariantBuild
-from builder.compile.plan import Planner
-from builder.config.build_plan import BuildPlan
-from builder.config.variants import Project, Variant
 from builder.errors import (
     CheckFailedError,
     CommandError,
@@ -28,7 +24,8 @@ from builder.errors import (
 )
 from builder.io.docker.engine import ImageBuild
 from builder.io.process import side_by_side
-from tests.support.factories.workplace import WISHES, Site, variant_build, with_tools
+from tests.support.factories.workplace import Site, variant_build, with_tools
+from tests.support.messages import Told
 
 FAR = 10
 """Seconds after which a build that waits for another one fails."""
@@ -127,11 +124,7 @@ def test_memory_is_checked_for_all_variants_before_the_first_compiles(site: Site
 
     Defect: with 1 GiB the message named the need of ``legacy``, which was too little for ``latest``.
     """
-    options = BuildOptions(plan_options=WISHES, memory=1 << 30)
-    builds = {
-        name: VariantBuild(site.shop, site.shop.project.packages[name], options, site.reporter)
-        for name in ("legacy", "latest")
-    }
+    builds = {name: variant_build(site, name, memory=1 << 30) for name in ("legacy", "latest")}
     with pytest.raises(ValidationError, match=r"^--memory: 1024 MiB .* latest: .* --memory 4174M or more"):
         build_all(builds, lambda: None, "./run build --all")
     assert site.engine.builds == []
@@ -150,7 +143,7 @@ NVCC = CommandError("nvcc exited with 1", tail=["x.cu(3): error", "ortpacks: 1 u
     ids=["nvcc", "full", "denied"],
 )
 def test_of_several_variants_the_last_lines_tell_what_was_made_and_what_was_not(
-    site: Site, told: Callable[[object], None], error: Exception, code: int
+    site: Site, told: Told, error: Exception, code: int
 ) -> None:
     export = site.engine.on_build
 
@@ -197,21 +190,6 @@ def test_variants_that_do_not_fit_together_are_not_begun(
         build(0)
     assert caught.value.exit_code == 11
     assert len(build(sizes["modern"])) == 2 * 3, "legacy takes nothing"
-
-
-def test_several_variants_are_planned_side_by_side(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plans run in parallel because each may wait for a registry or a wheel of hundreds of megabytes."""
-    both = threading.Barrier(2)
-
-    plan = Planner.plan
-
-    def plan_together(planner: Planner, project: Project, variant: Variant) -> BuildPlan:
-        both.wait(10)
-        return plan(planner, project, variant)
-
-    monkeypatch.setattr(Planner, "plan", plan_together)
-    monkeypatch.setattr(VariantBuild, "build", lambda self: (Path(self.plan().variant.name),))
-    assert build_two(site) == (Path("legacy"), Path("modern"))
 
 
 def test_a_room_that_cannot_be_reckoned_is_told_by_the_variants_own_build(site: Site) -> None:

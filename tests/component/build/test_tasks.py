@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from backports.zstd import compress
 
 from tests.support.factories.archives import files
 from tests.support.factories.project_copy import Place
+from tests.support.messages import Told
 
 GARBAGE = "ortpacks-other-1.21.0-cuda12.9-lean-linux-x64.tar.zst"
 
@@ -79,7 +80,7 @@ def below(folder: Path) -> set[str]:
     ],
 )
 def test_what_is_refused_is_told_and_makes_nothing(
-    copied: Place, odd: Path, told: Callable[[object], None], code: int, words: str
+    copied: Place, odd: Path, told: Told, code: int, words: str
 ) -> None:
     """A value may be empty where a shell's variable is not set. ``{}`` is the folder ``odd``.
 
@@ -97,9 +98,7 @@ def test_what_is_refused_is_told_and_makes_nothing(
     assert copied.made() <= made
 
 
-def test_a_file_of_the_project_that_cannot_be_read_is_named(
-    place: Place, told: Callable[[object], None]
-) -> None:
+def test_a_file_of_the_project_that_cannot_be_read_is_named(place: Place, told: Told) -> None:
     words = ("plan", "--variant", "legacy")
     (place.folder / "inputs.lock").unlink()
     told(place.fails(2, *words))
@@ -117,7 +116,7 @@ def test_a_file_of_the_project_that_cannot_be_read_is_named(
     ids=["photos", "garbage"],
 )
 def test_an_archive_that_is_no_package_is_told_before_anything_is_planned(
-    copied: Place, tmp_path: Path, told: Callable[[object], None], name: str, content: bytes
+    copied: Place, tmp_path: Path, told: Told, name: str, content: bytes
 ) -> None:
     (tmp_path / name).write_bytes(content)
     done = copied.run("verify", "--package", str(tmp_path / name), "--dist", str(tmp_path / "dist"))

@@ -10,15 +10,15 @@ import shutil
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from enum import Enum
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from builder.build.variant_build import BuildOptions, VariantBuild
+from builder.build.variant_build import VariantBuild
 from builder.compile.builders import Builders
-from builder.compile.compile_cache import CompileCache, CompileCaches, FolderCache
+from builder.compile.compile_cache import CompileCaches, FolderCache
+from builder.compile.plan import PlanOptions
 from builder.errors import (
     BuilderError,
     CheckFailedError,
@@ -35,6 +35,7 @@ from builder.io.docker.engine import ContainerRun, ImageBuild
 from builder.io.process import Completed
 from tests.support.factories.project_copy import copied_to
 from tests.support.factories.workplace import GZIPPED, PACKAGE, THIN, WISHES, Site, variant_build, with_tools
+from tests.support.messages import Refused
 
 BESIDE = {
     PACKAGE.replace(".tar.zst", ".build.json"),
@@ -51,16 +52,6 @@ def own_site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sit
     place.edit("    patches:\n", "    patches:\n      - own.patch\n")
     (project / "own.patch").write_text("a patch")
     return with_tools(Site(project, tmp_path), monkeypatch)
-
-
-def flagged(site: Site, **flags: object) -> VariantBuild:
-    """Return the build of legacy with fields of ``BuildOptions``."""
-    options = replace(BuildOptions(plan_options=WISHES), **flags)  # type: ignore[arg-type]
-    return VariantBuild(site.shop, site.shop.project.variants["legacy"], options, site.reporter)
-
-
-def cached(site: Site, **caches: CompileCache) -> VariantBuild:
-    return flagged(site, caches=CompileCaches(**caches))
 
 
 def packages(site: Site) -> list[str]:
@@ -104,7 +95,7 @@ def test_what_compiling_takes_is_told_before_it_begins_and_not_when_nothing_is_t
     assert told() == []
     variant_build(site).show_plan()
     assert told() == ["time", "room"]
-    flagged(site, builders=Builders(("one",))).show_plan()
+    variant_build(site, builders=Builders(("one",))).show_plan()
     assert "on how many cores is not known here" in site.reporter.lines[-2]
 
 
@@ -116,7 +107,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_fetched(
         variant_build(site).build()
     assert (site.engine.builds, packages(site)) == ([], [])
     with pytest.raises(DiskError, match=r"^legacy does not fit: about \S+ GB \(compiled 0\.3\)"):
-        cached(site, into=FolderCache(site.dist / "store")).compile(["50"])
+        variant_build(site, caches=CompileCaches(into=FolderCache(site.dist / "store"))).compile(["50"])
     assert site.engine.builds == []
 
 
@@ -166,16 +157,19 @@ def test_what_was_not_proved_does_not_stand_in_dist(
 
 
 @pytest.mark.parametrize(
-    ("verb", "wish"),
-    [(VariantBuild.bundle, {"profile": Profile.MINIMAL}), (VariantBuild.check, {"host": Host.SOURCE})],
+    ("verb", "wishes"),
+    [
+        (VariantBuild.bundle, replace(WISHES, profile=Profile.MINIMAL)),
+        (VariantBuild.check, replace(WISHES, host=Host.SOURCE)),
+    ],
 )
 def test_what_was_compiled_for_other_flags_is_neither_checked_nor_packed(
-    built: Site, verb: Callable[[VariantBuild], object], wish: dict[str, Enum]
+    built: Site, verb: Callable[[VariantBuild], object], wishes: PlanOptions
 ) -> None:
     """Nor is what was not compiled at all."""
     for _ in range(2):
         with pytest.raises(CheckFailedError, match="was not compiled for this plan"):
-            verb(variant_build(built, force=False, **wish))
+            verb(variant_build(built, plan=wishes))
         shutil.rmtree(built.dist / "legacy", ignore_errors=True)
     assert built.built() == []
 
@@ -231,12 +225,11 @@ def test_a_patch_edited_while_the_compiler_runs_is_not_what_was_compiled(own_sit
 
 @pytest.mark.parametrize("name", ["own.patch", "LICENSE"])
 def test_a_file_that_is_not_there_is_told_before_hours_of_compiling(
-    own_site: Site, told: Callable[[object], None], name: str
+    own_site: Site, refused: Refused, name: str
 ) -> None:
     (own_site.shop.root / name).unlink()
-    with pytest.raises(ConfigError) as caught:
+    with refused(ConfigError):
         variant_build(own_site).build()
-    told(caught.value)
     assert "artifact" not in own_site.built()
 
 
@@ -248,7 +241,7 @@ def test_what_is_compiled_takes_jobs_and_memory_of_the_command_line(built: Site)
 
     built.engine.on_build = fail
     with pytest.raises(CommandError):
-        flagged(built, force=True, jobs=7, memory=3 << 30).build()
+        variant_build(built, force=True, jobs=7, memory=3 << 30).build()
     (request,) = built.engine.builds
     assert (request.args["JOBS"], request.args["MEMORY_MIB"]) == ("7", "3072")
     with pytest.raises(CheckFailedError, match="was not compiled for this plan"):
@@ -271,12 +264,12 @@ def test_builders_that_fail_leave_nothing_half_made_and_another_one_goes_on(site
     leaves(site, "one")
     site.engine.deaf.add("two")
     with pytest.raises(ToolMissingError, match="one went away"):
-        flagged(site, builders=Builders(("one", "two"))).build()
+        variant_build(site, builders=Builders(("one", "two"))).build()
     assert (packages(site), sums(site), holds(site)) == ([], "", set())
     left = {"Dockerfile", "runtime.Dockerfile", "context", "build.log"}
     assert {path.name for path in (site.dist / "legacy").iterdir()} <= left
     site.engine.deaf.clear()
-    flagged(site, builders=Builders(("one", "two"))).build()
+    variant_build(site, builders=Builders(("one", "two"))).build()
     assert [request.builder for request in site.engine.builds] == ["one", "one", "two"]
     assert packages(site) == [PACKAGE, THIN]
     assert [run.image for run in site.engine.runs] == ["ortpacks/bare"], "on this machine's engine"
@@ -292,7 +285,7 @@ def test_the_own_engine_is_counted_under_its_name_too(
     """Defect: with ``--builder default`` its disk and its cores were not counted."""
     facts = replace(site.engine.facts(), folder=site.dist)
     monkeypatch.setattr(site.engine, "facts", lambda: facts)
-    build = flagged(site, builders=Builders(tuple(names.split())))
+    build = variant_build(site, builders=Builders(tuple(names.split())))
     steps = {need.step for need in build.disk_needs()}
     assert ("compile" in steps, build.jobs() is not None) == known
 
@@ -309,13 +302,13 @@ def test_libraries_that_failed_the_check_are_not_packed_and_are_compiled_anew(si
 
 def test_architectures_are_compiled_ahead_into_one_folder(site: Site, tmp_path: Path) -> None:
     store = FolderCache(tmp_path / "store")
-    cached(site, into=store).compile(["50"])
-    cached(site, into=store).compile(["61", "70"])
+    variant_build(site, caches=CompileCaches(into=store)).compile(["50"])
+    variant_build(site, caches=CompileCaches(into=store)).compile(["61", "70"])
     held = {file.name: file.read_text() for file in (tmp_path / "store").rglob("*") if file.is_file()}
     assert held == {"compiled50": "of 50", "compiled61": "of 61", "compiled70": "of 70"}
     assert f"{store.name}: 0 of 0 objects found, 2 new" in site.reporter.lines, "the second time"
     assert packages(site) == []
-    cached(site, ahead=store).build()
+    variant_build(site, caches=CompileCaches(ahead=store)).build()
     *others, last = (build for build in site.engine.builds if build.target == "artifact")
     assert len({build.args["ANEW"] for build in others}) == 2, "layers have no objects"
     assert (last.args, [*last.sockets]) == ({}, ["compile-cache"])
@@ -324,11 +317,8 @@ def test_architectures_are_compiled_ahead_into_one_folder(site: Site, tmp_path: 
 
 def test_an_architecture_is_compiled_under_the_name_that_ort_gives_it(site: Site, tmp_path: Path) -> None:
     """From 1.23 on, ONNX Runtime's CMake replaces 90 by 90a; ``latest`` is widened by 10.3 and 12.1 then."""
-    options = BuildOptions(
-        plan_options=replace(WISHES, base="redist"),
-        caches=CompileCaches(into=FolderCache(tmp_path / "store")),
-    )
-    latest = VariantBuild(site.shop, site.shop.project.variants["latest"], options, site.reporter)
+    caches = CompileCaches(into=FolderCache(tmp_path / "store"))
+    latest = variant_build(site, "latest", plan=replace(WISHES, base="redist"), caches=caches)
     latest.compile(["89", "90", "103"])
     assert site.engine.builds[-1].args["AHEAD"] == "89-90a-103"
     with pytest.raises(ValidationError, match=r"for 75\. It has 89, 90, 100, 103, 120, 121\."):
@@ -350,7 +340,7 @@ def test_architectures_are_spread_over_builders_and_one_that_fails_leaves_the_ot
     site.engine.on_build = fail_61
     caches = CompileCaches(into=FolderCache(tmp_path / "store"))
     with pytest.raises(VariantsFailedError, match=r"^legacy 61: nvcc exited with 1"):
-        flagged(site, caches=caches, builders=Builders(("one", "two"))).compile(["50", "61", "70"])
+        variant_build(site, caches=caches, builders=Builders(("one", "two"))).compile(["50", "61", "70"])
     on = {build.args["AHEAD"]: build.builder for build in site.engine.builds}
     assert set(on) == {"50", "61", "70"}
     assert sorted(map(str, on.values())) in (["one", "one", "two"], ["one", "two", "two"])
@@ -362,20 +352,16 @@ def test_architectures_are_spread_over_builders_and_one_that_fails_leaves_the_ot
 def test_a_store_that_fails_or_gets_nothing_is_an_error(site: Site, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(BuilderError, match="file"):
-        cached(site, into=FolderCache(tmp_path / "file")).compile(["50"])
+        variant_build(site, caches=CompileCaches(into=FolderCache(tmp_path / "file"))).compile(["50"])
     site.engine.on_build = lambda request, _: (request.output or tmp_path).mkdir()
     with pytest.raises(CheckFailedError, match="ccache stored none of the compiled ones"):
-        cached(site, into=FolderCache(tmp_path / "store")).compile(["50"])
+        variant_build(site, caches=CompileCaches(into=FolderCache(tmp_path / "store"))).compile(["50"])
 
 
 @pytest.mark.parametrize(("name", "kind"), [("legacy", ValidationError), ("cpu", NothingToDoError)])
 def test_what_is_not_compiled_for_a_variant_is_refused_before_anything_is_done(
-    site: Site, told: Callable[[object], None], name: str, kind: type[BuilderError]
+    site: Site, refused: Refused, name: str, kind: type[BuilderError]
 ) -> None:
-    variant = site.shop.project.packages[name]
-    with pytest.raises(kind) as refused:
-        VariantBuild(site.shop, variant, BuildOptions(plan_options=WISHES), site.reporter).compile(
-            ["75", "50"]
-        )
-    told(refused.value)
+    with refused(kind):
+        variant_build(site, name).compile(["75", "50"])
     assert site.built() == []

@@ -61,10 +61,6 @@ class Code:
     data: bytes
 
 
-class CompilerError(RuntimeError):
-    """Refusal of a program by NVRTC; the message is NVRTC's log."""
-
-
 @cache
 def known() -> tuple[int, ...]:
     """Return the architectures that NVRTC reports to support, as numbers without suffixes."""
@@ -74,7 +70,7 @@ def known() -> tuple[int, ...]:
 
 @cache
 def compiled(source: str, arch: str) -> tuple[Code, Code]:
-    """Compile a program for ``arch`` and return its SASS and PTX. Raises ``CompilerError``."""
+    """Compile a program for ``arch`` and return its SASS and PTX."""
     program = _compile(source, f"--gpu-architecture=sm_{arch}")
     sass = _take(program, nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN)
     ptx = _take(program, nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX)
@@ -83,7 +79,7 @@ def compiled(source: str, arch: str) -> tuple[Code, Code]:
 
 @cache
 def compiled_lto(source: str, arch: str) -> Code:
-    """Compile a program for ``arch`` and return its LTO IR. Raises ``CompilerError``."""
+    """Compile a program for ``arch`` and return its LTO IR."""
     program = _compile(source, f"--gpu-architecture=compute_{arch}", "-dlto")
     return Code(Kind.LTOIR, arch, _take(program, nvrtc.nvrtcGetLTOIRSize, nvrtc.nvrtcGetLTOIR))
 
@@ -108,7 +104,8 @@ def unpack_cuobjdump(folder: Path) -> Path:
     """Extract cuobjdump 12.4 from Debian's package of nvcc into ``folder`` and return its path."""
     shop = Wiring(ROOT)
     deb = shop.store(shop.lock).fetch(shop.project.check.cuobjdump)
-    with tarfile.open(fileobj=io.BytesIO(_deb_member(deb.read_bytes(), b"data.tar"))) as tree:
+    data = subprocess.run(["dpkg-deb", "--fsys-tarfile", deb], capture_output=True, check=True).stdout
+    with tarfile.open(fileobj=io.BytesIO(data)) as tree:
         program = tree.extractfile("./usr/bin/cuobjdump")
         assert program is not None
         path = folder / "cuobjdump"
@@ -139,18 +136,6 @@ def listing(program: Path, flag: str, library: Path) -> Listing:
     return Listing(done.returncode, done.stdout, done.stderr)
 
 
-def _deb_member(archive: bytes, prefix: bytes) -> bytes:
-    """Return the member of a Debian package whose name begins with ``prefix``.
-
-    The package is an ``ar`` archive: members begin at even offsets with a header of 60 bytes.
-    """
-    at = 8
-    while not archive.startswith(prefix, at):
-        size = int(archive[at + 48 : at + 58])
-        at += 60 + size + size % 2
-    return archive[at + 60 : at + 60 + int(archive[at + 48 : at + 58])]
-
-
 @cache
 def _load_nvrtc() -> None:
     """Load the NVRTC of ``inputs.lock`` into the process, before the bindings look for another one."""
@@ -163,9 +148,8 @@ def _compile(source: str, *options: str) -> nvrtc.nvrtcProgram:
     _load_nvrtc()
     program = _value(nvrtc.nvrtcCreateProgram(source.encode(), b"demo.cu", 0, [], []))
     (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
-    if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-        log = _take(program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog)
-        raise CompilerError(log.rstrip(b"\0\n").decode())
+    log = _take(program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog)
+    assert status == nvrtc.nvrtcResult.NVRTC_SUCCESS, log.decode()
     return program
 
 

@@ -4,8 +4,6 @@ Wheels unpack into trees of small valid ELF libraries, which the real code reads
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from enum import Enum
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -154,8 +152,8 @@ def with_tools(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
 
 
 def variant_build(
-    site: Site, variant: str = "legacy", /, *, force: bool = False, **plan_options: Enum
+    site: Site, variant: str = "legacy", /, plan: PlanOptions = WISHES, **flags: object
 ) -> VariantBuild:
-    """Return the build of a variant from source on the assembled base, unless other options are given."""
-    options = BuildOptions(plan_options=replace(WISHES, **plan_options), force=force)  # type: ignore[arg-type]
-    return VariantBuild(site.shop, site.shop.project.variants[variant], options, site.reporter)
+    """Return a package's build, from source on the assembled base unless ``plan`` says otherwise."""
+    options = BuildOptions(plan_options=plan, **flags)  # type: ignore[arg-type]
+    return VariantBuild(site.shop, site.shop.project.packages[variant], options, site.reporter)

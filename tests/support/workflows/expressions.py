@@ -34,7 +34,7 @@ def evaluate(expression: str, contexts: Contexts, functions: Functions) -> objec
     try:
         python = " ".join(_translated(expression, contexts, {"fromJSON": _from_json, **functions}, values))
         return eval(python, {"__builtins__": {}, "_": values}).raw  # noqa: S307 - of operators and ``values``
-    except (SyntaxError, TypeError, AttributeError, ExpressionError) as error:
+    except (SyntaxError, KeyError, TypeError, AttributeError, ExpressionError) as error:
         raise ExpressionError(f"{expression.strip()!r}: {error}") from error
 
 
@@ -45,8 +45,6 @@ def _translated(
     before = ""
     for kind, token in _tokens(expression):
         if before == ".":
-            if kind != "name":
-                raise ExpressionError(f"{token} is not the name of a member")
             yield f"[{token!r}]"
         elif kind == "sign":
             yield _PYTHON.get(token, token)
@@ -54,8 +52,6 @@ def _translated(
             values.append(_value(kind, token, contexts, functions))
             yield f"_[{len(values) - 1}]"
         before = token
-    if before == ".":
-        raise ExpressionError("no member's name stands at its end")
 
 
 def _value(kind: str, token: str, contexts: Contexts, functions: Functions) -> object:
@@ -64,9 +60,7 @@ def _value(kind: str, token: str, contexts: Contexts, functions: Functions) -> o
         return _Value(float(token) if kind == "number" else token[1:-1].replace("''", "'"))
     if token in functions:
         return lambda *given: _Value(functions[token](*(one.raw for one in given)))
-    if token not in _WORDS and token not in contexts:
-        raise ExpressionError(f"{token} is not known")
-    return _Value(_WORDS[token] if token in _WORDS else contexts[token])
+    return _Value({**contexts, **_WORDS}[token])
 
 
 def filled(text: str, contexts: Contexts, functions: Functions) -> object:

@@ -94,8 +94,6 @@ class Walk:
         self.results: dict[str, str] = {}
         """``success``, ``failure`` or ``skipped`` of each job."""
         self.outputs: dict[str, dict[str, str]] = {}
-        self.summary = ""
-        """What the jobs wrote for the run's page, in Markdown."""
         inputs = _inputs(self._workflow, event)
         github = {
             "event_name": event.name,
@@ -199,7 +197,6 @@ class Walk:
         )
         job.env |= _assigned(files["GITHUB_ENV"])
         assert not files["GITHUB_PATH"].read_text(encoding="utf-8"), "no walk has needed it yet"
-        self.summary += files["GITHUB_STEP_SUMMARY"].read_text(encoding="utf-8")
         outcome = "success" if done.returncode == 0 else "failure"
         told = Told(job=job.name, step=_title(step), outcome=outcome, output=done.stdout)
         return told, _assigned(files["GITHUB_OUTPUT"])
@@ -241,17 +238,13 @@ def filled_in(value: Any, contexts: Values) -> Any:  # noqa: ANN401 - a part of 
 
 
 def _inputs(workflow: Values, event: Event) -> Values:
-    """Return the values of ``inputs``: none but by hand; a required one must be given."""
+    """Return the values of ``inputs``: none but by hand."""
     if event.name != "workflow_dispatch":
         return {}
     triggers: Values = dict[Any, Any](workflow)[True]  # YAML 1.1 reads ``on`` as a truth value
     known: Values = triggers["workflow_dispatch"]["inputs"]
     assert set(event.inputs) <= set(known), event.inputs
-    values = {name: event.inputs.get(name, one.get("default")) for name, one in known.items()}
-    assert all(values[name] for name, one in known.items() if one.get("required"))
-    chosen = {name: one["options"] for name, one in known.items() if one.get("type") == "choice"}
-    assert all(values[name] in options for name, options in chosen.items()), values
-    return values
+    return {name: event.inputs.get(name, one.get("default")) for name, one in known.items()}
 
 
 def _needs(job: Values) -> list[str]:

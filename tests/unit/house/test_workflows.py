@@ -74,19 +74,16 @@ def test_scripts_get_values_and_secrets_by_the_environment_alone(name: str) -> N
     assert [script for script in found if "${{" in script or "TOKEN" in script or "secrets" in script] == []
 
 
-LOGIN = '--username "$DOCKERHUB_USERNAME" --password-stdin'
-
-
 def test_the_token_is_given_to_publish_alone() -> None:
     given = [
-        step["run"]
+        str(step["run"])
         for job in jobs()
         for step in steps("release", job)
         if "github.token" in str(step) or "secrets." in str(step)
     ]
-    pulling = [script for script in given if str(script).endswith("| docker login " + LOGIN)]
-    publishing = [script for script in given if "./run publish " in str(script)]
-    assert (len(pulling), len(publishing), len(given)) == (2, 2, 4)
+    assert [
+        script for script in given if "./run publish " not in script and "docker login" not in script
+    ] == []
 
 
 def test_a_release_of_official_wheels_alone_compiles_nothing(project: Project) -> None:
@@ -128,15 +125,10 @@ def test_the_signing_key_is_a_secret_of_the_environment_that_publishes() -> None
 
 
 def test_any_base_makes_a_release_and_is_tried_each_night(project: Project) -> None:
-    bases = sorted(project.bases)
-    release = workflow("release")
-    asked = release[True]["workflow_dispatch"]["inputs"]["base"]
-    assert (sorted(asked["options"]), asked["default"], asked["type"]) == (bases, "nvidia", "choice")
-    assert release["env"]["BASE"] == "${{ inputs.base || 'nvidia' }}"
+    asked = workflow("release")[True]["workflow_dispatch"]["inputs"]["base"]
+    assert sorted(asked["options"]) == sorted(project.bases)
     named = [script for script in scripts("release") if "--base" in script or "lock --check" in script]
-    assert len(named) == 5
-    assert all('"$BASE"' in script for script in named)
-    assert [one for one in bases if f"--base {one}" in text("release")] == []
+    assert [script for script in named if '"$BASE"' not in script] == []
     assert in_leg("canary", "build", {})["strategy"]["matrix"]["base"] == list(project.bases)
 
 
@@ -188,7 +180,6 @@ def test_a_build_whose_time_is_up_is_gone_on_with(project: Project) -> None:
 
 
 def test_a_run_again_replaces_what_the_first_one_uploaded() -> None:
-    every = [step for job in jobs() for step in steps("release", job)]
-    uploads = [str(step["with"]) for step in every if "upload-artifact" in str(step.get("uses"))]
-    assert len(uploads) == 4
-    assert all("'overwrite': True" in upload for upload in uploads)
+    uploads = [step for job in jobs() for step in steps("release", job) if "upload-artifact" in str(step)]
+    assert uploads
+    assert [step for step in uploads if "'overwrite': True" not in str(step["with"])] == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from tests.support.factories.signing import ALICE, CI, FIRST, pem
 from tests.support.factories.signing import root as make_root
 from tests.support.factories.wheel_release import WheelShop, open_wheel_shop
 from tests.support.fakes.ports import FakeRunner
+from tests.support.messages import Told
 from tests.support.schemas import schema
 
 
@@ -68,9 +69,7 @@ def point(stall: WheelShop, name: str, base: str = "auto", tag: str | None = Non
     return found.state.value, found.found, found.do
 
 
-def test_one_point_after_the_other_until_the_dry_run_is_green(
-    stall: WheelShop, told: Callable[[object], None]
-) -> None:
+def test_one_point_after_the_other_until_the_dry_run_is_green(stall: WheelShop, told: Told) -> None:
     packages = {path: path.read_bytes() for path in stall.dist.iterdir()}
     for path in packages:
         path.unlink()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -19,14 +20,6 @@ from tests.support.factories.project_copy import Place
 from tests.support.schemas import schema
 
 FINDING = "error A001 lib/x.so: no SASS for sm_50"
-
-
-def fails() -> None:
-    raise CheckFailedError("legacy does not hold what it promises", [FINDING])
-
-
-def damaged() -> None:
-    raise IntegrityError("the archive is damaged")
 
 
 def test_a_package_that_fails_is_in_the_document_and_ends_the_verb(tmp_path: Path) -> None:
@@ -46,7 +39,8 @@ def test_a_package_that_fails_is_in_the_document_and_ends_the_verb(tmp_path: Pat
 
 
 def test_a_check_that_fails_is_in_the_document_and_another_error_ends_it() -> None:
-    answer = checks_answer(None, {"modern": lambda: None, "legacy": fails})
+    fails = Mock(side_effect=CheckFailedError("legacy does not hold what it promises", [FINDING]))
+    answer = checks_answer(None, {"modern": Mock(), "legacy": fails})
     document = json.loads(dumps(answer))
     schema("checks").validate(document)
     assert [(one["variant"], one["ok"], one["problems"]) for one in document["checks"]] == [
@@ -54,7 +48,7 @@ def test_a_check_that_fails_is_in_the_document_and_another_error_ends_it() -> No
         ("legacy", False, [FINDING]),
     ]
     with pytest.raises(IntegrityError):
-        checks_answer("photos.tar.zst", {None: damaged})
+        checks_answer("photos.tar.zst", {None: Mock(side_effect=IntegrityError("damaged"))})
 
 
 def test_standard_output_has_the_document_or_nothing(copied: Place, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -31,20 +32,9 @@ FAR = 10
 """Seconds after which a build that waits for another one fails."""
 
 
-def fails(error: Exception) -> Callable[[], Path]:
-    def road() -> Path:
-        raise error
-
-    return road
-
-
 def walk(*roads: Callable[[], Path], interrupt: Callable[[], None] = lambda: None) -> list[Path]:
     names = ("legacy", "modern", "latest")
     return side_by_side(dict(zip(names, roads, strict=False)), interrupt)
-
-
-def arrives(name: str) -> Callable[[], Path]:
-    return lambda: Path(name)
 
 
 @pytest.mark.parametrize("error", [None, CommandError("nvcc exited with 1")], ids=["none", "one"])
@@ -81,7 +71,7 @@ def test_a_single_road_is_walked_here_and_its_failure_needs_no_name() -> None:
 def test_several_failures_are_told_together_with_the_first_ones_exit_code() -> None:
     first, second = TransferError("offline"), CheckFailedError("1 error", ["error A001"])
     with pytest.raises(VariantsFailedError) as caught:
-        walk(fails(first), arrives("modern"), fails(second))
+        walk(Mock(side_effect=first), Mock(), Mock(side_effect=second))
     assert caught.value.failures == {"legacy": first, "latest": second}
     assert caught.value.exit_code == 10
     assert str(caught.value) == "legacy: offline\n\nlatest: 1 error\nerror A001"
@@ -92,7 +82,7 @@ def test_a_bug_is_not_hidden_behind_a_message(bug_first: bool) -> None:
     bug, told = ZeroDivisionError("a bug of ours"), CommandError("nvcc exited with 1")
     failures = (bug, told) if bug_first else (told, bug)
     with pytest.raises(ZeroDivisionError, match="a bug of ours"):
-        walk(*(fails(error) for error in failures))
+        walk(*(Mock(side_effect=error) for error in failures))
 
 
 def test_ctrl_c_ends_what_the_roads_run_and_waits_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +99,7 @@ def test_ctrl_c_ends_what_the_roads_run_and_waits_for_them(monkeypatch: pytest.M
 
     monkeypatch.setattr("builder.io.process.wait", pressed)
     with pytest.raises(KeyboardInterrupt):
-        walk(compiling, arrives("modern"), interrupt=told.set)
+        walk(compiling, Mock(), interrupt=told.set)
     assert ended == ["legacy"]
 
 

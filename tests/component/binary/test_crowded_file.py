@@ -17,9 +17,9 @@ from time import perf_counter
 import pytest
 
 from builder.binary.elf import read_elf
-from builder.binary.elf_headers import ElfError, MappedFile
+from builder.binary.elf_headers import FormatError, MappedFile
 from builder.binary.fatbin import read_containers
-from builder.binary.fatbin_format import BEGIN, FatbinError
+from builder.binary.fatbin_format import BEGIN
 from builder.contents.reading import read_file
 from tests.support import ROOT
 from tests.support.factories.binaries import SASS, container, elf, image, sass
@@ -177,44 +177,14 @@ SIZE, LARGEST = 10 << 30, 4 << 30
 TOO_LARGE = f"a file of 10,737,418,240 bytes: no library is larger than 4 GiB (at offset {LARGEST:#x})"
 
 
-def _claims_all() -> bytes:
-    """Return a library whose ``.nv_fatbin`` section extends to the end of the file."""
-    library = bytearray(elf({".nv_fatbin": sass(50)}))
-    (table,) = struct.unpack_from("<Q", library, 40)
-    headers = range(table, len(library), 64)
-    header = next(at for at in headers if library[at + 4 : at + 8] == b"\1\0\0\0")
-    (start,) = struct.unpack_from("<Q", library, header + 24)
-    struct.pack_into("<Q", library, header + 32, SIZE - start)
-    return bytes(library)
+LARGE = ((elf(), read_containers), (elf(), read_elf), (sass(50), read_containers))
 
 
-FILES = {
-    "a library in front": elf({".nv_fatbin": sass(50)}),
-    "a fatbin section that claims all of it": _claims_all(),
-    "an ELF header alone": elf()[:64],
-}
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_a_library_that_is_too_large(name: str, on_disk: Path) -> None:
-    for read in (read_containers, read_elf):
-        with _sparse(on_disk, FILES[name]) as buffer, pytest.raises(ElfError) as caught:
-            read(buffer)
-        assert (str(caught.value), caught.value.offset) == (TOO_LARGE, LARGEST)
-
-
-def test_a_bare_fatbin_that_is_too_large(on_disk: Path) -> None:
-    with _sparse(on_disk, sass(50)) as buffer, pytest.raises(FatbinError) as caught:
-        read_containers(buffer)
+@pytest.mark.parametrize(("begin", "read"), LARGE, ids=["containers", "headers", "a bare fatbin"])
+def test_what_is_too_large(begin: bytes, read: Callable[[mmap.mmap], object], on_disk: Path) -> None:
+    with _sparse(on_disk, begin) as buffer, pytest.raises(FormatError) as caught:
+        read(buffer)
     assert (str(caught.value), caught.value.offset) == (TOO_LARGE, LARGEST)
-
-
-def test_nothing_but_zeros(on_disk: Path) -> None:
-    with (
-        _sparse(on_disk, b"") as buffer,
-        pytest.raises(ElfError, match=r"not an ELF file \(at offset 0x0\)"),
-    ):
-        read_containers(buffer)
 
 
 def test_where_the_system_does_not_tell_holes_all_is_read(

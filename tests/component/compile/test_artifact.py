@@ -11,13 +11,7 @@ from builder.compile.artifact import artifact_key
 from builder.config.inputs import DebianPackage, Input, Lock, Pin
 from tests.support.factories.rendered import CUDNN, NVCC, RE2, RENDERED
 
-LIBC = DebianPackage(
-    path="pool/main/g/glibc/libc6_2.36-9_amd64.deb",
-    name="libc6",
-    version="2.36-9",
-    arch="amd64",
-    sha256="a" * 64,
-)
+LIBC = DebianPackage("pool/main/g/glibc/libc6_2.36-9_amd64.deb", "libc6", "2.36-9", "amd64", "a" * 64)
 
 
 def key(context: Path, *system: DebianPackage) -> str:

@@ -17,7 +17,6 @@ from builder.config.inputs import Input
 from builder.config.variants import Origin, Project, Variant
 from builder.contents.reading import needed_libraries
 from builder.errors import (
-    BuilderError,
     CompatibilityError,
     IntegrityError,
     ToolMissingError,
@@ -329,47 +328,35 @@ def newest(desk: Desk, project: Project, provider: bytes, variant: Variant) -> B
     return desk.plan(variant, of=release, base="assembled", mixed=True)
 
 
-@pytest.mark.parametrize(
-    ("provider", "variant", "kind"),
-    [
-        (FOR_13, MODERN, CompatibilityError),
-        (FOR_13, WIDER, CompatibilityError),  # no variant for CUDA 13 covers it
-        (FOR_12, TOOLKIT_13, CompatibilityError),
-        (pe(needed=("CUBLASLT64_13.dll", "cufft64_12.dll")), ON_WINDOWS, CompatibilityError),
-        (pe(needed=("cudart64_110.dll",)), ON_WINDOWS, CompatibilityError),
-        (FOR_13[:100], MODERN, IntegrityError),
-    ],
-    ids=["13", "13 for a wider set", "12 for a toolkit 13", "Windows", "11 on Windows", "cut short"],
-)
-def test_a_wheel_for_another_cuda_than_the_bundled_one_is_refused(
-    desk: Desk,
-    project: Project,
-    refused: Refused,
-    provider: bytes,
-    variant: Variant,
-    kind: type[BuilderError],
+FOREIGN = {
+    "13": (FOR_13, MODERN),
+    "13 for a wider set": (FOR_13, WIDER),  # no variant for CUDA 13 covers it
+    "12 for a toolkit 13": (FOR_12, TOOLKIT_13),
+    "Windows": (pe(needed=("CUBLASLT64_13.dll", "cufft64_12.dll")), ON_WINDOWS),
+    "11 on Windows": (pe(needed=("cudart64_110.dll",)), ON_WINDOWS),
+    "cut short": (FOR_13[:100], MODERN),
+}
+
+
+@pytest.mark.parametrize("wheel", FOREIGN)
+def test_a_wheel_for_another_cuda_is_refused(
+    desk: Desk, project: Project, refused: Refused, wheel: str
 ) -> None:
     """Defect: the package would have had a provider for CUDA 13 beside the libraries of CUDA 12.9."""
-    with refused(kind):
-        newest(desk, project, provider, variant)
+    with refused(IntegrityError if wheel == "cut short" else CompatibilityError):
+        newest(desk, project, *FOREIGN[wheel])
 
 
-@pytest.mark.parametrize(
-    ("provider", "variant", "decided"),
-    [
-        (FOR_13, LEGACY, (Origin.SOURCE, "1.21.0")),
-        (FOR_12, MODERN, (Origin.WHEEL, "1.31.1")),
-        (FOR_13, TOOLKIT_13, (Origin.WHEEL, "1.31.1")),
-        (
-            pe(needed=("cudart64_12.dll", "cufft64_11.dll", "KERNEL32.dll")),
-            ON_WINDOWS,
-            (Origin.WHEEL, "1.31.1"),
-        ),
-    ],
-    ids=["compiled", "12", "13 for a toolkit 13", "Windows"],
-)
-def test_a_wheel_for_the_bundled_cuda_is_repacked(
-    desk: Desk, project: Project, provider: bytes, variant: Variant, decided: tuple[Origin, str]
-) -> None:
-    made = newest(desk, project, provider, variant)
-    assert (made.origin, made.ort_version) == decided
+BUNDLED = {
+    "12": (FOR_12, MODERN),
+    "13 for a toolkit 13": (FOR_13, TOOLKIT_13),
+    "Windows": (pe(needed=("cudart64_12.dll", "cufft64_11.dll", "KERNEL32.dll")), ON_WINDOWS),
+    "compiled": (FOR_13, LEGACY),
+}
+
+
+@pytest.mark.parametrize("wheel", BUNDLED)
+def test_a_wheel_for_the_bundled_cuda_is_repacked(desk: Desk, project: Project, wheel: str) -> None:
+    made = newest(desk, project, *BUNDLED[wheel])
+    compiled = (Origin.SOURCE, "1.21.0")
+    assert (made.origin, made.ort_version) == (compiled if wheel == "compiled" else (Origin.WHEEL, "1.31.1"))

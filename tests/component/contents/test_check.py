@@ -213,7 +213,6 @@ FAULTS: dict[str, tuple[dict[str, bytes], str]] = {
         {PROVIDER: _provider(sass(75, 80, 86))},
         5 * f"A001 {PROVIDER} " + f"A006 {PROVIDER}",
     ),
-    "no device code": ({PROVIDER: _provider()}, f"A002 {PROVIDER}"),
     "an image of a kind that nobody knows": (
         {CUBLAS: _library(sass(50, 60, 70), container(image(SASS, 100, BLACKWELL), image(0x40, 130)))},
         f"A007 {CUBLAS}",
@@ -224,18 +223,12 @@ FAULTS: dict[str, tuple[dict[str, bytes], str]] = {
     ),
     "a bare fatbin, which nothing loads": ({CUBLAS: sass(50, 60, 70)}, f"E001 {CUBLAS}"),
     "of another machine": ({CUBLAS: _for_arm(_library(sass(50, 60, 70)))}, f"E001 {CUBLAS}"),
-    "lacks an image": ({PROVIDER: _provider(sass(*LEGACY), sass(50, 52, 60, 61))}, f"A005 {PROVIDER}"),
     "NVIDIA's without code": ({CUBLAS: _library()}, f"A008 {CUBLAS}"),
     "nobody's": ({"lib/libmyops.so": _library(sass(75, 80))}, "A003 lib/libmyops.so"),
-    "empty": ({CUBLAS: b""}, f"E001 {CUBLAS}"),
     "damaged": ({CUBLAS: _library(sass(50)[:-8] + b"12345678", b"rubbish.")}, f"A004 {CUBLAS}"),
     "opens what is not there": (
         {"lib/libcudnn.so.9": elf({".rodata": b"libcudnn_ext.so\0"}, needed=("libc.so.6",))},
         "E003 lib/libcudnn.so.9",
-    ),
-    "for newer systems": (
-        {BRIDGE: elf(needed=("libc.so.6",), versions={"libc.so.6": ("GLIBC_2.38",)})},
-        f"E007 {BRIDGE}",
     ),
     "a symbol missing and one leaked": (
         {

@@ -15,7 +15,6 @@ import pytest
 
 from builder.farm import costs, drive, status
 from builder.farm.costs import Cost
-from builder.farm.ninja import costliest_first
 from tests.support import ROOT
 
 pytestmark = pytest.mark.skipif(shutil.which("ninja") is None, reason="needs ninja on PATH")
@@ -112,15 +111,6 @@ def built(text: str) -> list[str]:
     """Return the units that Ninja reports as built, in order."""
     lines = (line for line in text.splitlines() if "] Building" in line)
     return [line.rpartition("/")[2].removesuffix(".o") for line in lines]
-
-
-def test_ninja_starts_units_in_the_order_of_their_statements(tree: Path) -> None:
-    """``order`` relies on Ninja's order. Ninja 1.12 and newer first considers which edges wait for a unit."""
-    text = costliest_first(NINJA, lambda output: COSTS.get(output, 0.0))
-    (tree / "build.ninja").write_text(text)
-    done = subprocess.run(["ninja", "-j1", "p"], cwd=tree, capture_output=True, text=True, check=True)
-    assert built(done.stdout) == ["d.cu", "b.cc", "c.cu", "a.cc"]
-    assert (tree / "libp.so").read_text() == "a.cc\nb.cc\nc.cu\nd.cu\n", "linked as before"
 
 
 def test_a_run_compiles_learns_and_records(tree: Path, run: Run) -> None:

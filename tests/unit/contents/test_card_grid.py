@@ -5,14 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from builder.binary.coverage import LibraryCoverage, cover
-from builder.binary.fatbin import read_containers
 from builder.contents import card_grid
 from builder.errors import ParseError, SchemaError, ValidationError
 from builder.formats.json_values import json_text
 from builder.formats.missing_kernels import cannot_run
 from builder.formats.session_log import CPU_PROVIDER, CUDA_PROVIDER
-from tests.support.factories.binaries import container, elf, empty_cubin, sass
+from tests.support.factories.binaries import container, empty_cubin, sass
+from tests.support.factories.libraries import covered
 from tests.support.messages import Told
 from tests.support.schemas import schema
 
@@ -31,16 +30,9 @@ NO_IMAGE = (
 NO_KERNEL = "NOT_IMPLEMENTED: Failed to find kernel for com.microsoft.BiasGelu(1)"
 
 
-def covered(path: str, *containers: bytes, specialised: bool = False) -> LibraryCoverage:
-    library = elf({".nv_fatbin": b"".join(containers)})
-    found = cover(path, read_containers(library), specialised=specialised)
-    assert found is not None
-    return found
-
-
 COVERAGE = (
-    covered(PROVIDER, *[sass(80, 86)] * 3),
-    covered(CUBLAS, sass(80), sass(75), specialised=True),
+    covered(*[sass(80, 86)] * 3, path=PROVIDER),
+    covered(sass(80), sass(75), path=CUBLAS, specialised=True),
 )
 
 SEEN = card_grid.LibraryOnCard(PROVIDER, "native", native=3, jit=0, refused={}, registered=True)
@@ -93,7 +85,7 @@ def test_what_the_parts_say_of_a_card_is_held_together(card: str, told: Told) ->
 
 def test_a_container_without_code_to_run_counts_on_any_side() -> None:
     """872 bytes are a cubin of sm_50 without a kernel: see builder.binary.fatbin_format."""
-    coverage = (covered(PROVIDER, sass(80), container(empty_cubin(50))),)
+    coverage = (covered(sass(80), container(empty_cubin(50)), path=PROVIDER),)
     for one in (seen(native=2), seen(native=1, refused={"209": 1})):
         assert list(card_grid.disagreements("a package", one, coverage, ())) == []
 
@@ -108,15 +100,12 @@ GRID = card_grid.Grid(
     driver="580.65.06",
     cards=(
         row(),
-        row(
+        replace(
+            seen(support="none", native=0, refused={"209": 3}),
             capability="6.2",
             support="none",
             chosen=None,
-            libraries=(
-                replace(SEEN, support="none", native=0, refused={"209": 3}),
-                card_grid.from_bytes(COVERAGE[1], "6.2"),
-            ),
-            models=(replace(MINILM, error=NO_IMAGE, refused={"209": 1}),),
+            models=FAILS.models,
         ),
     ),
 )

@@ -96,22 +96,15 @@ def test_a_manifest_of_format_3_is_read_and_says_what_it_could_not(told: Told) -
     assert loads(full, "x").onnxruntime.cannot_run == ()
 
 
-def test_it_says_what_was_planned_and_what_was_found(told: Told) -> None:
-    lacks = {one.domain: one.operators for one in made().onnxruntime.cannot_run}
+@pytest.mark.parametrize("layout", list(Layout))
+def test_it_says_what_was_planned_and_what_was_found(layout: Layout, told: Told) -> None:
+    """A thin package names the files that its archive leaves to their wheels."""
+    whole = described(plan(), report(), layout)
+    lacks = {one.domain: one.operators for one in whole.onnxruntime.cannot_run}
     assert "BiasGelu" in lacks["com.microsoft"]
-    told(json_text(replace(made(), onnxruntime=replace(made().onnxruntime, cannot_run=()))))
-    assert made().unpacked_size == made().installed_size == sum(map(len, PATHS))
-
-
-def test_a_thin_package_names_the_files_that_its_archive_leaves_to_their_wheels() -> None:
-    thin = described(plan(), report(), Layout.THIN)
-    assert (thin.layout, thin.name) == ("thin", "ortpacks-legacy-1.21.0-cuda12.9-lean-thin-linux-x64")
-    assert thin.wheels == (WHEEL,)
-    told = {entry.path: (entry.packed, entry.member) for entry in thin.files}
-    assert told["lib/libcudnn.so.9"] == (False, "nvidia/cudnn/lib/libcudnn.so.9")
-    assert told["LICENSE"] == (True, None)
-    assert [entry.path for entry in thin.absent] == ["lib/libcudnn.so.9"]
-    assert thin.installed_size - thin.unpacked_size == len("lib/libcudnn.so.9")
+    told(json_text(replace(whole, onnxruntime=replace(whole.onnxruntime, cannot_run=()))))
+    absent = sum(len(entry.path) for entry in whole.absent)
+    assert whole.unpacked_size + absent == whole.installed_size == sum(map(len, PATHS))
 
 
 @pytest.mark.parametrize(

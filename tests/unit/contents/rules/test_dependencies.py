@@ -142,8 +142,6 @@ BUILTINS = _library("libnvrtc-builtins.so.12.9")
 FAULTS = {
     "NVRTC's built-ins are missing": _without("libnvrtc-builtins.so.12.9"),
     "NVRTC is missing": _without("libnvrtc.so.12"),
-    "cuDNN's graph is missing": _without("libcudnn_graph.so.9"),
-    "what cuDNN's graph opens is missing": _without("libcudnn_heuristic.so.9"),
     "a newer cuDNN opens more": _but("libcudnn_graph.so.9", dlopens=("libcudnn_engines_tensor_ir.so",)),
     "built-ins of another release": [NVRTC, _library("libnvrtc-builtins.so.12.8")],
     "NVRTC of another CUDA": [GRAPH, NVRTC, BUILTINS, _library("libcudart.so.13")],
@@ -336,26 +334,10 @@ def test_libraries_of_several_versions(versions: dict[str, str | None], paths: l
     assert [finding.path for finding in dependencies.check_one_version(Code.E008, "cuDNN", versions)] == paths
 
 
-@pytest.mark.parametrize(
-    ("library", "said"),
-    [
-        ("libcudnn_adv.so.9", "\tlibz.so.1 => not found"),
-        ("libonnxruntime_providers_cuda.so", "\tlibcudart.so.12 => not found"),
-        ("libonnxruntime_providers_cuda.so", "\tlibcuda.so.1 => not found"),
-        ("libonnxruntime_providers_tensorrt.so", "\tlibnvinfer.so.10 => not found"),
-        ("libonnxruntime_providers_tensorrt.so", "\tlibnvonnxparser.so.11 => not found"),
-        ("libonnxruntime_providers_tensorrt.so", "\tlibnvinfer.so => not found"),
-        ("libonnxruntime_providers_tensorrt.so", "\tlibcublas.so.12 => not found"),
-        ("libonnxruntime_providers_cuda.so", "\tlibnvinfer.so.10 => not found"),
-        ("libx.so", ""),
-        ("libx.so", "\tnot a dynamic executable\nldd: exit 1"),
-        ("libx.so", "/opt/libx.so: version `GLIBC_2.38' not found (required by /opt/libx.so)"),
-        ("libx.so", "sh: 1: ldd: not found"),
-        ("libx.so", f"\tlibc.so.6 => (0x1)\n{'x' * 301}"),
-    ],
-)
+@pytest.mark.parametrize(("library", "said"), table("rules/ldd.txt"))
 def test_what_the_loader_may_not_find_and_what_ldd_owes(library: str, said: str, told: Told) -> None:
     """Only the driver and TensorRT may be missing; all else that ldd says of a library is a finding."""
+    said = said.replace("\\t", "\t").replace("\\n", "\n").replace("LONG", "x" * 301)
     told("\n".join(map(str, dependencies.check_ldd(f"{LISTING}ldd /opt/p/lib/{library}\n{said}\n", "p"))))
 
 

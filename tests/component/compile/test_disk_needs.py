@@ -30,6 +30,7 @@ from builder.formats.package_names import Profile
 from builder.io.docker.engine import EngineResource
 from tests.support.factories import packages
 from tests.support.fakes.ports import FakeRootfs, FakeStore
+from tests.support.tables import table
 
 GB = 1_000_000_000
 
@@ -58,36 +59,21 @@ def test_packages_and_their_proof_follow_from_the_wheels_they_are_made_of(tmp_pa
     assert steps(packages.plan(), tmp_path) == compiled
 
 
-def tree(name: str) -> EngineResource:
-    return EngineResource("cache", f"ortpacks-{name}", "x")
-
-
-@pytest.mark.parametrize(
-    ("held", "asked", "expected"),
-    [
-        ((), {}, {"check tools": 1.5, "compile": 3.6}),
-        ((TOOLS,), {}, {"compile": 3.6}),
-        ((), {"tools": None}, {"compile": 3.6}),
-        ((), {"compiles": False}, {"check tools": 1.5}),  # others compile
-        ((TOOLS, tree("legacy-lean-wheel-e09f9280")), {}, {}),
-        ((TOOLS, tree("modern-lean-wheel-e09f9280")), {}, {"compile": 3.6}),
-        ((TOOLS, tree("legacy-lean-wheel-00000000")), {}, {"compile": 3.6}),
-        ((TOOLS, tree("legacy-lean-wheel-e09f928050-52")), {}, {"compile": 3.6}),
-        ((TOOLS, tree("legacy-lean-wheel-e09f928050-52")), {"ahead": "50-52"}, {}),
-        ((TOOLS, tree("legacy-lean-wheel-e09f928050-52")), {"ahead": "50"}, {"compile": 3.6}),
-    ],
-)
+@pytest.mark.parametrize(("held", "asked", "expected"), table("compile/engine-needs.txt"))
 def test_what_the_engine_has_is_not_asked_for_again(
-    tmp_path: Path, held: tuple[EngineResource, ...], asked: dict[str, Any], expected: dict[str, float]
+    tmp_path: Path, held: str, asked: str, expected: str
 ) -> None:
-    """What was compiled ahead is in a tree of its architectures."""
     plan = packages.plan(profile=Profile.LEAN)
     wheel = Input.wheel("nvidia-cudnn-cu12==9.10.2.21")
     rendered = replace(NOTHING_RENDERED, contexts={"cudnn-lib": wheel}, toolchain_key="e09f9280")
     lock = Lock(pins={wheel.key: Pin(filename="f", size=GB, sha256="0" * 64)})
-    options = {"tools": "assembled", "compiles": True, **asked}
-    found = engine_needs(plan, rendered, lock, held, tmp_path, **options)
-    assert {need.step: round(need.size / GB, 2) for need in found} == pytest.approx(expected, abs=0.06)
+    trees = {f"ortpacks-{name}" for name in held.split()} - {"ortpacks-tools"}
+    has = [EngineResource("cache", name, "x") for name in trees] + [TOOLS] * ("tools" in held)
+    wishes: dict[str, Any] = dict(wish.split("=") for wish in asked.split())
+    options = {"tools": "assembled", **wishes, "compiles": "compiles" not in wishes}
+    found = engine_needs(plan, rendered, lock, has, tmp_path, **options)
+    sizes = {name: float(size) for name, size in (need.split("=") for need in expected.split())}
+    assert {need.step.replace(" ", "-"): need.size / GB for need in found} == pytest.approx(sizes, abs=0.06)
 
 
 def test_wheels_and_their_inputs_take_room_where_a_build_makes_them(tmp_path: Path) -> None:

@@ -339,9 +339,7 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("wheel", FOREIGN)
-def test_a_wheel_for_another_cuda_is_refused(
-    desk: Desk, project: Project, refused: Refused, wheel: str
-) -> None:
+def test_a_wheel_for_another_cuda_is_told(desk: Desk, project: Project, refused: Refused, wheel: str) -> None:
     """Defect: the package would have had a provider for CUDA 13 beside the libraries of CUDA 12.9."""
     with refused(IntegrityError if wheel == "cut short" else CompatibilityError):
         newest(desk, project, *FOREIGN[wheel])

@@ -10,8 +10,10 @@ from builder.contents import build_record
 from builder.errors import ConfigError, ParseError, SchemaError, ValidationError
 from builder.formats.json_values import json_text
 from tests.support.factories.records import COMPILED, REPACKED, TOOK
+from tests.support.json_texts import changed
 from tests.support.messages import Told
 from tests.support.schemas import schema
+from tests.support.tables import table
 
 
 def test_what_is_written_fits_the_schema_and_comes_back(told: Told) -> None:
@@ -23,28 +25,15 @@ def test_what_is_written_fits_the_schema_and_comes_back(told: Told) -> None:
     assert not schema("build").is_valid({**json.loads(json_text(REPACKED)), "compile": vars(TOOK)})
 
 
-WRONG = [
-    {"format": 2},
-    {"colour": "red"},
-    {"sha256": "AB"},
-    {"date": "2026-11-21T17:05:00+01:00"},
-    {"command": "./run build --variant x`\n| y |"},
-    {"package": "../legacy.tar.zst"},
-    {"compile": {**vars(TOOK), "cpu_s": 1.5}},
-    {"compile": {**vars(TOOK), "units": -1}},
-    {"date": "", "sha256": ""},
-]
-
-
-@pytest.mark.parametrize("change", WRONG)
+@pytest.mark.parametrize(("key", "value"), table("formats/build-records.txt"))
 def test_a_wrong_record_is_told_by_key_and_refused_by_the_schema_too(
-    change: dict[str, object], told: Told
+    key: str, value: str, told: Told
 ) -> None:
-    document = {**json.loads(json_text(COMPILED)), **change}
+    text = changed(json_text(COMPILED), key, json.loads(value))
     with pytest.raises((SchemaError, ValidationError)) as caught:
-        build_record.loads(json.dumps(document), "a.build.json")
+        build_record.loads(text, "a.build.json")
     told(caught.value)
-    assert not schema("build").is_valid(document)
+    assert not schema("build").is_valid(json.loads(text))
 
 
 @pytest.mark.parametrize("read", [build_record.loads, build_record.loads_compile])

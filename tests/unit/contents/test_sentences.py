@@ -11,6 +11,7 @@ from builder.facts.gpu.architectures import Arch
 from builder.facts.gpu.table import CAPABILITIES
 from tests.support.factories.libraries import BROKEN, CARDS, IDLE, OWN, PLAIN, PROVIDER, coverage
 from tests.support.messages import Told
+from tests.support.tables import table
 
 EVERYTHING = " ".join(map(str, CAPABILITIES))
 
@@ -117,20 +118,8 @@ def test_counts_add_up(told: Told) -> None:
     told("\n".join(counts(ContainerTally(*tally)) for tally in tallies))
 
 
-STRIPPED = (
-    *("capi/libonnxruntime_providers_cuda.so", "libcublasLt.so.12", "libcufft.so.11"),
-    "lib/libcudnn_engines_precompiled.so.9",
-)
-
-WITHOUT = (
-    *("libcudnn.so.9", "libcudnn_graph.so.9", "libcudnn_heuristic.so.9.10.2", "libnppc.so.12"),
-    *("libcudnn_engines_tensor_ir.so.9", "libonnxruntime.so", "libcufft.so.11/other.so"),
-)
-
-
-@pytest.mark.parametrize("name", [*STRIPPED, *WITHOUT])
-def test_a_library_that_lost_its_device_code_is_told(name: str) -> None:
-    """The wheels of cuDNN 9.10 and 9.28 show which libraries have no device code originally."""
+@pytest.mark.parametrize(("name", "lost"), table("libraries/stripped.txt"))
+def test_a_library_that_lost_its_device_code_is_told(name: str, lost: str) -> None:
     told = ("as it is made it has device code; this copy has none",)
-    assert notes(Inspected(name=name)) == (told if name in STRIPPED else ())
+    assert notes(Inspected(name=name)) == (told if lost == "yes" else ())
     assert notes(Inspected(name=name, problem="cut")) == ()

@@ -19,6 +19,7 @@ from builder.finding import Code
 from tests.support.factories.binaries import sass
 from tests.support.factories.pe import ARM64, X64, X86, linked_pe, pe
 from tests.support.messages import Told
+from tests.support.tables import table
 
 NAMED = pe(
     soname="demo.dll", needed=("cudart64_12.dll", "KERNEL32.dll"), delayed=("cudnn64_9.dll", "KERNEL32.dll")
@@ -96,25 +97,10 @@ def test_a_signature_that_is_cut_short_is_told_though_all_sections_are_there() -
         read_pe(whole[:-1])
 
 
-def spoiled(at: int, value: bytes) -> bytes:
-    return NAMED[:at] + value + NAMED[at + len(value) :]
-
-
-@pytest.mark.parametrize(
-    "library",
-    [
-        spoiled(0x80, b"NE\0\0"),
-        spoiled(0x84, b"\x64\x01"),
-        spoiled(0x86, b"\x61\0"),
-        spoiled(0x98, b"\x07\x01"),
-        spoiled(0x94, b"\x10\0"),
-        spoiled(0x98 + 112, b"\0\0\0\x7f"),
-        spoiled(0x98 + 120, b"\xff\x0f"),
-    ],
-    ids=["signature", "machine", "97 sections", "magic", "size", "no section", "headers"],
-)
-def test_headers_that_lie(library: bytes, told: Told) -> None:
-    told(read_library("demo.dll", library).problem)
+@pytest.mark.parametrize("row", table("libraries/pe-headers.txt"), ids=lambda row: row[0])
+def test_headers_that_lie(row: list[str], told: Told) -> None:
+    at, value = int(row[1], 16), bytes.fromhex(row[2])
+    told(read_library("demo.dll", NAMED[:at] + value + NAMED[at + len(value) :]).problem)
 
 
 def test_imports_without_an_end() -> None:

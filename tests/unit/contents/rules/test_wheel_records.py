@@ -1,6 +1,7 @@
 """Tests of whether a wheel's file is the one that RECORD lists under its path."""
 
 import base64
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from builder.files.digest import Digest
 from builder.finding import Finding
 from tests.support.factories.documents import changed, digest, manifest
 from tests.support.messages import Told
+from tests.support.tables import table
 
 # printf 'hello\n' | sha256sum, and the same in urlsafe base64 without padding
 HELLO = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03"
@@ -127,19 +129,9 @@ def test_a_manifest_is_held_to_the_wheels_that_are_at_hand() -> None:
     assert list(check_recorded(manifest(), {})) == []
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"sha256": "0" * 64},
-        {"size": 1},
-        {"member": "nvidia/cudnn/lib/libcudnn.so.8"},
-        {"member": None},
-        {"sha256": "0" * 64, "modified": True},
-        {"vendor": "onnxruntime", "modified": True, "sha256": "0" * 64, "member": "elsewhere"},
-    ],
-)
-def test_a_manifest_that_tells_otherwise_than_the_wheel_is_found(change: dict[str, object]) -> None:
-    (finding,) = check_recorded(changed(manifest(), CUDNN, **change), records())
+@pytest.mark.parametrize("change", [change for (change,) in table("rules/unlike-wheel.txt")])
+def test_a_manifest_that_tells_otherwise_than_the_wheel_is_found(change: str) -> None:
+    (finding,) = check_recorded(changed(manifest(), CUDNN, **json.loads(change)), records())
     assert str(finding).startswith(f"error B001 {CUDNN}: it is not the file of {CUDNN_WHEEL}\n    wanted: ")
 
 

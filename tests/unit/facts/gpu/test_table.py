@@ -97,10 +97,8 @@ def _lists(tree: ast.Module) -> Iterator[str]:
     """Yield the literals that hold at least ``MANY`` architectures, capabilities or generations."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.Tuple, ast.List, ast.Set, ast.Dict, ast.Call)):
-            held = [
-                one.args[0] if isinstance(one, ast.Call) and one.args else one
-                for one in ast.iter_child_nodes(node)
-            ]
+            children = ast.iter_child_nodes(node)
+            held = (one.args[0] if isinstance(one, ast.Call) and one.args else one for one in children)
             texts = [str(one.value).split() for one in held if isinstance(one, ast.Constant)]
             if len(_WORDS & {word for text in texts for word in text}) >= MANY:
                 yield ast.unparse(node)[:60]

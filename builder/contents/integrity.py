@@ -176,7 +176,10 @@ def _is_pinned(wheel: WheelEntry | None) -> bool:
 
 
 def read_checksums(folder: Path) -> Mapping[str, str]:
-    """Return the hex sha256 by file name; empty if there is no such file. Raises ``ParseError``."""
+    """Return the hex sha256 in the folder's ``SHA256SUMS`` by file name; empty without that file.
+
+    Raises ``ParseError``.
+    """
     path = folder / CHECKSUMS
     if not path.is_file():
         return {}
@@ -188,7 +191,10 @@ def read_checksums(folder: Path) -> Mapping[str, str]:
 
 
 def update_checksums(folder: Path, *, put: Mapping[str, str], drop: tuple[str, ...] = ()) -> None:
-    """Merge changes into the file, under a lock. Raises ``ParseError`` and ``DiskError``."""
+    """Write the hex sha256 of ``put``, by file name, to the folder's ``SHA256SUMS``; remove ``drop``'s lines.
+
+    One process at a time does so; all other lines stay. Raises ``ParseError`` and ``DiskError``.
+    """
     path = folder / CHECKSUMS
     with disk_errors(path):
         folder.mkdir(parents=True, exist_ok=True)

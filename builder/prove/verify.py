@@ -63,7 +63,7 @@ class Verifier:
     cards: CardBench | None = None
     """The virtual cards on which models are opened; ``None``: no cards."""
     tried: dict[frozenset[tuple[str, str]], str] = field(default_factory=dict)
-    """Package whose libraries models ran on, by the libraries' paths and digests; both layouts share them."""
+    """The package on whose libraries models ran, by the libraries' paths and digests: layouts share them."""
 
     def verify(self, package: Path) -> Manifest:
         """Check a package and return its manifest.

@@ -128,7 +128,7 @@ def changing(prefix: Prefix, say: Callable[[str], None], also: str = "") -> Iter
 
 
 def empty(folder: Path) -> None:
-    """Remove all that is in ``downloads``, or in ``parts``, because process ids may be used again.
+    """Remove all that is in ``folder``: ``downloads``, or ``parts``, whose process ids may be used again.
 
     The lock must be held.
     """

@@ -18,7 +18,7 @@ class BuilderError(Exception):
     first. ``log`` is the path of a file with a program's whole output, empty if there is none.
 
     ``retry_after`` is ``None`` where another attempt cannot help, else the seconds after which it may; 0
-    where nobody names a time.
+    where no time is known.
     """
 
     exit_code: int = 1

@@ -57,7 +57,7 @@ class Library:
 
     @property
     def severity(self) -> Severity:
-        """The severity of a fault that is tolerated in NVIDIA's files: for those a warning, else an error."""
+        """The severity of a fault that NVIDIA's files may have: a warning there, an error elsewhere."""
         return Severity.WARNING if self.vendor == NVIDIA else Severity.ERROR
 
 

@@ -38,8 +38,7 @@ MODELS = "models"
 def make_wheel(wiring: Wiring, project: str) -> Path:
     """Write the wheel of ``project`` to ``dist`` and return its path.
 
-    The bytes depend on the sources alone: flit's own zip depends on Python's zlib and on the files' modes.
-    Raises ``DiskError`` if the disk is full.
+    The bytes depend on the sources alone. Raises ``DiskError`` if the disk is full.
     """
     with tempfile.TemporaryDirectory(prefix=f"ortpacks-{project}-") as work:
         source = Path(work, project)

@@ -249,7 +249,7 @@ class CompilePlan:
 
 
 def compile_plan(plan: BuildPlan) -> CompilePlan:
-    """Return the PTX and SASS of each unit of a plan's provider, as if it was compiled."""
+    """Return the PTX and SASS of each unit of a plan's provider, also for a plan that compiles nothing."""
     version, sm = plan.ort_version, plan.variant.sm
     targets = divide(sm, plan.on.toolkit.version, plan.on.toolkit.ptxas)
     parts: list[UnitPart] = []

@@ -58,13 +58,13 @@ def check(
     *,
     leave_out: bool = False,
 ) -> BinaryReport:
-    """Read every library of a package and compare it with ``variant``; without ``inspector`` only natively.
+    """Read every library of a package and compare it with ``variant``.
 
-    The inspector caches its answers by the sha256 of a member's actual bytes, which is computed where the
-    member has none. With ``leave_out`` the report is on the
-    package without the libraries that nothing in it needs; its ``unneeded`` has their paths. Raises what the
-    inspector raises if it cannot run; a wrong answer of it is a finding. A library of another platform that
-    cannot be read raises ``IntegrityError``.
+    Without ``inspector`` only our own reader reads them. The inspector caches its answers by the sha256 of a
+    member's actual bytes, which is computed where the member has none. With ``leave_out`` the report is on
+    the package without the libraries that nothing in it needs; its ``unneeded`` has their paths. Raises what
+    the inspector raises if it cannot run; a wrong answer of it is a finding. A library of another platform
+    that cannot be read raises ``IntegrityError``.
     """
     with reporter.step(f"check {variant.name}"):
         libraries = [member for member in members if member.path.startswith(LIB)]

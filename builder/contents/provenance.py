@@ -367,9 +367,7 @@ def read_recipe(document: bytes, where: str) -> Recipe:
 def build_arguments(recipe: Recipe) -> list[str]:
     """Return the arguments of ``./run build`` that make the package.
 
-    Raises ``ConfigError`` for other commands.
-
-    Only known flags of a foreign file reach a command line.
+    Raises ``ConfigError`` for another command and for unknown flags, since the file may be anybody's.
     """
     words = recipe.command.removeprefix(_BUILD)
     known = _WORDS.findall(words)

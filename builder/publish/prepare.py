@@ -140,7 +140,7 @@ def prepare(
 def look_at(
     directory: Path, project: Project, allow: Leniency, verify: Callable[[Path], object] | None = None
 ) -> tuple[list[LocalFile], list[Candidate], list[Finding]]:
-    """Return the release's files in ``directory``, its packages, and the findings that refuse them.
+    """Return the release's files in ``directory``, its packages, and the findings against them.
 
     The files are the packages, the client, and every other file that ``SHA256SUMS`` names. Without ``verify``
     only manifests are read: digests are those that ``SHA256SUMS`` states. Raises ``NothingToDoError``.

@@ -352,7 +352,7 @@ def rendered(text: str, wiring: Wiring) -> str:
 def add_build(wiring: Wiring, package: Path) -> None:
     """Add a package, by the build record beside it, to docs/builds.json.
 
-    Its row takes the place of an earlier one with its command. Raises ``ConfigError`` for a wrong record,
+    Its row replaces an earlier one of the same command. Raises ``ConfigError`` for a wrong record,
     ``IntegrityError`` for a damaged package or a record of other bytes, and what ``stored_rows`` does.
     """
     file = package.with_name(record_name(package.name))

@@ -152,7 +152,7 @@ def require_sum(total: float) -> None:
 def answer(what: str, host: str, provider: str, model: str = "") -> Dict[str, object]:
     """Return ``{"version": …, "gpu_memory": bytes or null}`` or ``{"failed": why}``.
 
-    ctypes raises ``ValueError`` for a call that succeeds and makes nothing, which is a failure here.
+    A call that succeeds and makes nothing, for which ctypes raises ``ValueError``, is a failure too.
     """
     used = None
     try:

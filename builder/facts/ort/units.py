@@ -247,7 +247,7 @@ def launches(version: str) -> tuple[Launch, ...]:
 
 
 def without_device_code(version: str) -> tuple[str, ...]:
-    """Return the paths of an ORT version's CUDA sources without a kernel; none for a version not read."""
+    """Return the paths of an ORT version's CUDA sources without a kernel; none if its source was not read."""
     return NO_DEVICE_CODE if version in _READ else ()
 
 

@@ -248,7 +248,7 @@ class DockerEngine:
     def run(self, request: ContainerRun) -> Completed:
         """Run a container to its end, at most ``request.seconds``, and return its exit code and output.
 
-        Raises if the engine fails.
+        Raises ``CommandError``, ``DiskError`` or ``ToolMissingError`` if the engine fails.
         """
         with _engine_errors():
             self._remove_orphans()

@@ -191,7 +191,8 @@ def open_models(
 def environment_of(host: Path, card: VirtualCard, runtime: CardRuntime, folder: Path) -> dict[str, str]:
     """Return the environment variables for a process that opens the library ``host`` on ``card``.
 
-    Links the stand-ins into ``folder``. Raises what ``_link`` does.
+    Links the stand-ins into ``folder``. Raises ``LoadError`` for a provider that is not for CUDA 12 or 13, or
+    for another processor.
     """
     cuda = _link(host.with_name(PROVIDER), runtime.library, folder)
     return {

@@ -35,8 +35,7 @@ _LOGGER = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, *[ctypes.c_char_
 class LoggedApi(OrtApi):
     """A host library in this process, with an environment whose log a function takes.
 
-    Use it as a context manager. An environment that lives until the process ends would be destroyed after
-    things that it needs.
+    Use it as a context manager: the environment must end before the process does.
     """
 
     def __init__(self, library: Path, log: Callable[[str, str], None]) -> None:

@@ -224,7 +224,7 @@ def require_place(mirror: MirrorFolder, *, wheels: bool) -> None:
 
 
 def write_mirror_pages(mirror: MirrorFolder) -> None:
-    """Write the pages over the wheels of a mirror's releases; without wheels there are no pages.
+    """Write the index pages of the wheels of a mirror's releases; without wheels there are none.
 
     Call ``require_place`` before. Raises ``ReleaseConflictError`` and ``DiskError``.
     """

@@ -62,9 +62,9 @@ def rebuild_release(
 ) -> ChecksAnswer:
     """Rebuild each package of ``release`` and return the comparison of each.
 
-    Raises ``NothingToDoError`` if there is no package, ``ValidationError`` if ``folder`` is the release's,
-    ``IntegrityError`` if an archive is not the one that its provenance names or ``trust`` requires, and what
-    fetching and building raise.
+    Raises ``NothingToDoError`` if there is no package, ``ValidationError`` if ``folder`` is the release's
+    own, ``IntegrityError`` if an archive is not the one that its provenance names or ``trust`` requires, and
+    what fetching and building raise.
     """
     web = _web(wiring)
     archives = released(wiring, release, web, trust)

@@ -82,7 +82,7 @@ class MadeImage:
     tag: str
     manifest: Manifest
     layers: tuple[str, ...]
-    """Layers as ``Engine.layers`` returns them."""
+    """Layers as ``DockerEngine.layers`` returns them."""
     entry: IndexEntry | None
 
 

@@ -60,7 +60,8 @@ class PlanOptions:
     widen: bool = False
     """Whether the package must run on all GPUs that plain code for the set runs on (``widen: true``)."""
     mixed: bool = False
-    """Whether the wheel of ``onnxruntime.version`` is repacked if it serves, even if the base has another."""
+    """Whether the wheel of ``onnxruntime.version`` is repacked if it serves the set, whatever the base's
+    version."""
     release: bool = False
     """Whether plans that ``publish`` would refuse are refused."""
 

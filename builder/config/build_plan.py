@@ -189,7 +189,8 @@ class UnitPart:
     """Units of a plan that are compiled for the same architectures."""
 
     path: str
-    """The beginning of the paths of these units' sources below ``onnxruntime/``; empty for all others."""
+    """The beginning of the paths of these units' sources below ``onnxruntime/``; empty for the remaining
+    units."""
     ptx: Mapping[Arch, Arch]
     """For each architecture of the SASS, that of the PTX it is made from; empty without device code."""
     codes: tuple[str, ...] = ()
@@ -198,7 +199,8 @@ class UnitPart:
     ``compute_90`` is among them if the newer ptxas assembles any of it.
     """
     launch: Launch | None = None
-    """The rule that says which architectures these units are launched on; ``None`` for all others."""
+    """The rule that says which architectures these units are launched on; ``None`` for the remaining
+    units."""
 
     @property
     def architectures(self) -> float:

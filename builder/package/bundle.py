@@ -58,7 +58,7 @@ class PackageSources:
     """The places of a package's files on this machine."""
 
     tree: Callable[[Input], Path]
-    """Returns a wheel's unpacked tree: ``Store.unpack``."""
+    """Returns a wheel's unpacked tree: ``FileStore.unpack``."""
     artifact: Path | None
     """Folder of the compile stage's output; ``None`` for origin wheel."""
     licence: Path

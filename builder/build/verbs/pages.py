@@ -48,7 +48,7 @@ from builder.io.archive.unpacking import manifest_of
 from builder.io.wiring import Wiring
 
 Part = Callable[[Wiring, str], Iterable[str]]
-"""A function that makes the lines of a part; its second argument is the rest of the comment."""
+"""A function that makes the lines of a part. Its second argument is the rest of the part's first comment."""
 
 FACTS = ("command", "date", "commit", "machine")
 """The keys at the beginning of a result, in this order."""

@@ -52,7 +52,7 @@ class Located:
             self.trust.remember(self.shown, self.signed)
 
     def asset(self, name: str) -> Place:
-        """Return the URL or path of an archive, or of one of its parts."""
+        """Return the URL or path of the archive ``name``."""
         return self.place if self.is_archive else beside(self.place, name)
 
 

@@ -91,6 +91,8 @@ CASES = {
     "WSL's name of the last branch": Case("legacy", (gpu("6.1", "581.80"),)),
     "WSL's name of a later one": nothing(gpu("6.1", "591.44")),
     "a driver that cannot be read": nothing(gpu("8.6", "unknown")),
+    "a driver just below the floor": nothing(gpu("8.6", "525.60.12")),
+    "a driver at the floor": Case("modern", (gpu("8.6", "525.60.13"),)),
     "a capability is never guessed": nothing(gpu(None)),
     # systems
     "glibc 2.9": nothing(gpu("8.6"), glibc="2.9"),
@@ -107,6 +109,9 @@ CASES = {
     "an old driver": nothing(gpu("5.2", "470.256.02"), packages=EVERYTHING, chosen="cpu-linux-x64"),
     "no GPU package for the platform": nothing(
         gpu("8.6"), packages=EVERYTHING, chosen="directml-win-x64", platform="win-x64"
+    ),
+    "two for the CPU, and a provider that nobody knows": nothing(
+        packages=(replace(CPU, name="z", variant="z"), CPU, plain("odd")), chosen=CPU.name
     ),
     "DirectML for Linux": nothing(packages=(plain("directml"),)),
     "a CPU package with capabilities": nothing(

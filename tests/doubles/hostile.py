@@ -80,8 +80,8 @@ def stale(handler: Handler, content: bytes) -> None:
     handler.answer(200, bytes(len(content)), {"ETag": '"stale"'}, cut=300)
 
 
-def chunked(spoil: bytes = b"") -> Fault:
-    """Return a fault that sends the file in chunks without Content-Length.
+def chunked(spoil: bytes = b"", *, size: int = 1000) -> Fault:
+    """Return a fault that sends the file in chunks of ``size`` bytes without Content-Length.
 
     With ``spoil``, these bytes follow the first chunk in place of the next length, and the connection ends.
     """
@@ -90,8 +90,8 @@ def chunked(spoil: bytes = b"") -> Fault:
         handler.send_response(200)
         handler.send_header("Transfer-Encoding", "chunked")
         handler.end_headers()
-        for begin in range(0, len(content), 1000):
-            piece = content[begin : begin + 1000]
+        for begin in range(0, len(content), size):
+            piece = content[begin : begin + size]
             handler.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
             if spoil:
                 handler.wfile.write(spoil)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from posixpath import normpath
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from backports import zstd
@@ -64,6 +65,9 @@ class Build:
 
 REPACKED = Build()
 
+Spoil = Callable[[dict[str, Any]], object]
+"""A function that changes a manifest before it is packed."""
+
 
 def name_of(variant: str, version: str = "1.23.2", layout: str = "full", build: Build = REPACKED) -> str:
     thin = "-thin" if layout == "thin" else ""
@@ -78,7 +82,7 @@ def manifest_of(
     layout: str = "full",
     wheels: Sequence[Wheel] = (),
     build: Build = REPACKED,
-) -> dict[str, object]:
+) -> dict[str, Any]:
     return {
         "format": build.format,
         "name": name_of(variant, version, layout, build),
@@ -161,9 +165,11 @@ def package(
     form: str = ".tar.zst",
     wheels: Sequence[Wheel] = (),
     build: Build = REPACKED,
+    spoil: Spoil = lambda manifest: None,
 ) -> bytes:
     top = name_of(variant, version, layout, build)
     told = manifest_of(variant, files, version, layout=layout, wheels=wheels, build=build)
+    spoil(told)
     manifest = json.dumps(told).encode()
     packed = {**files, **(libraries(wheels) if layout == "full" else {})}
     return archive(
@@ -218,17 +224,19 @@ def write_release(
     forms: Sequence[str] = (".tar.zst",),
     wheels: Sequence[Wheel] = (),
     builds: Sequence[Build] = (REPACKED,),
+    spoil: Spoil = lambda manifest: None,
 ) -> Path:
     """Write packages of legacy and modern with an index, and return the index's path.
 
-    The host library states ``version``, unless ``files`` has another one.
+    The host library states ``version``, unless ``files`` has another one. ``spoil`` changes each manifest.
     """
     if files.get(HOST) == FILES[HOST]:
         files = {**files, HOST: library(version)}
     folder.mkdir(parents=True, exist_ok=True)
     entries = []
     for variant, layout, form, build in itertools.product(("legacy", "modern"), layouts, forms, builds):
-        content = package(variant, files, version, layout=layout, form=form, wheels=wheels, build=build)
+        what = {"layout": layout, "form": form, "wheels": wheels, "build": build, "spoil": spoil}
+        content = package(variant, files, version, **what)  # type: ignore[arg-type]
         (folder / f"{name_of(variant, version, layout, build)}{form}").write_bytes(content)
         own = sum(map(len, files.values()))
         whole = own + sum(map(len, libraries(wheels).values()))

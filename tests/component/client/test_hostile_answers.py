@@ -13,12 +13,10 @@ import pytest
 
 from builder.client import cli
 from builder.formats.text import shown
-from tests.doubles import hostile
-from tests.doubles.hostile import FLOOD, floods, says
-from tests.doubles.release import FILES, Fault, Server, archive, digest, manifest_of, serving
+from tests.doubles.hostile import FLOOD, chunked, floods, says
+from tests.doubles.release import Fault, Server, serving, write_release
 from tests.fuzz.client import run
 from tests.fuzz.client_cases import SURFACES
-from tests.support.factories.archives import member
 from tests.support.factories.signed_release import Signed
 from tests.support.factories.signing import FIRST
 
@@ -120,13 +118,7 @@ def named_in_the_index(signed: Signed, server: Server) -> None:
 
 
 def named_in_the_manifest(signed: Signed, server: Server) -> None:
-    top = DOCUMENTS[-1].removesuffix(".tar.zst")
-    manifest = json.dumps({**manifest_of("legacy", FILES), "provider": FORGED}).encode()
-    content = archive([member(f"{top}/manifest.json", manifest)])
-    (signed.folder / DOCUMENTS[-1]).write_bytes(content)
-    index = json.loads((signed.folder / "index.json").read_text())
-    index["packages"][0].update(digest(content))
-    (signed.folder / "index.json").write_text(json.dumps(index))
+    write_release(signed.folder, spoil=lambda manifest: manifest.update(provider=FORGED))
     signed.sign()
 
 
@@ -145,17 +137,9 @@ def test_no_word_of_others_begins_a_line(
     assert [line for line in told.splitlines() if line.lstrip().startswith("Installed")] == []
 
 
-@pytest.mark.parametrize("size", [1, 16, 4096])
-def test_honest_chunks_of_any_size_are_taken(signed: Signed, server: Server, size: int) -> None:
-    """A body of 1-byte chunks has three bytes of lines for each byte."""
-
-    def chunks(handler: object, content: bytes) -> None:
-        parts = (content[begin : begin + size] for begin in range(0, len(content), size))
-        body = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts)
-        hostile.says(CHUNKED + body + b"0\r\n\r\n")(handler, content)  # type: ignore[arg-type]
-
-    for path in signed.folder.iterdir():
-        server.always[path.name] = chunks
+def test_honest_chunks_of_a_byte_are_taken(signed: Signed, server: Server) -> None:
+    """Their body has three bytes of lines for each byte."""
+    server.always |= {path.name: chunked(size=1) for path in signed.folder.iterdir()}
     assert signed.run("install", f"{server.url}/index.json") == 0, signed.machine.err
 
 

@@ -200,13 +200,16 @@ def test_uninstall_leaves_nothing_of_ours(machine: Machine) -> None:
     assert machine.run("uninstall") == 3
 
 
-def test_uninstall_leaves_what_is_somebody_else_s(machine: Machine) -> None:
-    theirs = [machine.prefix / "thesis.pdf", machine.prefix / "versions" / "novel" / "draft.txt"]
+def test_what_is_somebody_else_s_stays(machine: Machine, releases: dict[str, Path]) -> None:
+    """The prefix may be a home folder: ``--prefix $HOME``."""
+    names = ("downloads/thesis.pdf", "install.lock", "movie.part-1", "versions/novel.part-2/draft.txt")
+    theirs = [machine.prefix / name for name in names]
     for file in theirs:
         file.parent.mkdir(exist_ok=True)
         file.write_text("mine")
+    assert machine.run("install", "--index", str(releases["1.24.0"])) == 0, machine.err
     assert machine.run("uninstall") == 0, machine.err
-    assert [path for path in machine.prefix.rglob("*") if path.is_file()] == theirs
+    assert sorted(path for path in machine.prefix.rglob("*") if path.is_file()) == theirs
     assert "Not ours, it stays" in machine.out
 
 

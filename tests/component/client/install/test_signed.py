@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import errno
-import io
 import json
 import shutil
 from datetime import UTC, datetime, timedelta
-from http.client import HTTPMessage
 from pathlib import Path
-from typing import Any
-from urllib.error import HTTPError
-from urllib.response import addinfourl
+from unittest.mock import Mock
 
 import pytest
 
 from builder.client import cli
 from builder.client.install.prefix import Prefix, state_folder
 from builder.client.install.signed import Beside, Trust
-from builder.client.install.source import FilesBeside, locate
-from builder.errors import IntegrityError, TransferError
-from builder.files.http_client import Web
-from builder.files.http_opener import open_url
+from builder.client.install.source import locate
+from builder.errors import IntegrityError
 from builder.formats.trust import TARGETS, SignedRelease
+from tests.doubles.hostile import status
 from tests.doubles.machine import NOW
 from tests.doubles.release import FILES, serving, write_release
 from tests.support.factories.signed_release import Signed
@@ -106,25 +100,17 @@ def test_an_archive_that_changes_after_its_signature_was_verified_is_refused(
 
     original = Trust.require_archive
     monkeypatch.setattr(Trust, "require_archive", verified)
-    web = Web(open=open_url, sleep=lambda _: None, progress=lambda _done, _total: None)
     with pytest.raises(IntegrityError, match="names no file of these bytes"):
-        locate(archive, web, Trust(FIRST, NOW, Prefix(tmp_path)))
+        locate(archive, signed.machine.web(), Trust(FIRST, NOW, Prefix(tmp_path)))
 
 
-@pytest.mark.parametrize(("code", "accepted"), [(404, True), (403, True), (401, False), (500, False)])
-def test_only_a_root_that_is_not_there_is_no_newer_root(tmp_path: Path, code: int, accepted: bool) -> None:
+@pytest.mark.parametrize(("code", "end"), [(404, 0), (403, 0), (401, 10), (500, 10)])
+def test_only_a_root_that_is_not_there_is_no_newer_root(signed: Signed, code: int, end: int) -> None:
     """S3 answers 403 for a missing file, 500 says nothing about it."""
-    there = targets({"index.json": b"{}"}, now=NOW)
-
-    def answer(url: str, _headers: dict[str, str]) -> Any:  # noqa: ANN401 - urllib's answer
-        if url.endswith(TARGETS):
-            return addinfourl(io.BytesIO(there), HTTPMessage(), url, 200)
-        raise HTTPError(url, code, "no", HTTPMessage(), None)
-
-    web = Web(open=answer, sleep=lambda _: None, progress=lambda _done, _total: None)
-    trust = Trust(FIRST, NOW, Prefix(tmp_path))
-    with contextlib.nullcontext() if accepted else pytest.raises(TransferError, match=f"HTTP {code}"):
-        trust.require_signed("index.json", b"{}", "here", FilesBeside("https://host/index.json", web))
+    with serving(signed.folder) as server:
+        server.always["2.root.json"] = status(code)
+        assert signed.run("select", f"{server.url}/index.json") == end
+    assert (f"HTTP {code}" in signed.machine.err) == (end == 10)
 
 
 def test_what_is_not_signed_is_taken_when_the_user_says_so(signed: Signed) -> None:
@@ -280,26 +266,20 @@ def test_a_state_folder_follows_the_variables() -> None:
 
 
 def test_an_unreadable_root_is_not_replaced_by_an_older_one(
-    signed: Signed, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Defect: one refusal to read it, and the client stored its own root, with the revoked key."""
-    signed.sign(FIRST, SECOND, by=NEW)
-    assert signed.run() == 0
-    file, read = the_root_of(signed), Path.read_bytes
-
-    def refused(path: Path) -> bytes:
-        if path == file:
-            raise PermissionError(errno.EACCES, "Permission denied", str(path))
-        return read(path)
-
-    signed.sign()
-    (signed.folder / "2.root.json").unlink()
+    file, said = tmp_path / "x.json", list[str]()
+    file.write_bytes(SECOND)
+    trust = Trust(FIRST, NOW, Prefix(tmp_path), file, said.append)
+    there = {TARGETS: targets({"index.json": b"{}"}, now=NOW)}
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "read_bytes", refused)
-        signed.run()
-    assert f"{file} cannot be read (Permission denied)" in signed.machine.err
+        patch.setattr(Path, "read_bytes", Mock(side_effect=PermissionError(13, "Permission denied")))
+        trust.require_release("here", there.get)
+    assert said[0].startswith(f"{file} cannot be read (Permission denied)")
     assert file.read_bytes() == SECOND
-    assert "by 2.root.json" in signed.refused()
+    with pytest.raises(IntegrityError, match=r"by 2\.root\.json"):
+        trust.require_release("here", there.get)
 
 
 def test_a_slower_client_does_not_store_an_older_root_than_a_faster_one(tmp_path: Path) -> None:

@@ -9,12 +9,12 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pip
 import pytest
 
 from builder.client.probe.processes import worker
-from tests.doubles import release as release_double
 from tests.doubles.library import library
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, HOST, libraries, name_of, write_release
@@ -235,17 +235,12 @@ def test_a_source_that_pip_could_misread_is_refused(
 
 @pytest.mark.parametrize("key", ["files", "wheels"])
 def test_a_hash_that_is_a_path_or_words_for_pip_is_refused(
-    machine: Machine, tmp_path: Path, pypi: PackageIndex, monkeypatch: pytest.MonkeyPatch, key: str
+    machine: Machine, tmp_path: Path, pypi: PackageIndex, key: str
 ) -> None:
-    real = release_double.manifest_of
+    def spoil(manifest: dict[str, Any]) -> None:
+        manifest[key][-1]["sha256"] = "../../../escaped"
 
-    def hostile(*args: object, **kwargs: object) -> dict[str, object]:
-        manifest = real(*args, **kwargs)  # type: ignore[arg-type]
-        manifest[key][-1]["sha256"] = "../../../escaped"  # type: ignore[index]
-        return manifest
-
-    monkeypatch.setattr(release_double, "manifest_of", hostile)
-    release = write_release(tmp_path / "release", layouts=("thin",), wheels=WHEELS)
+    release = write_release(tmp_path / "release", layouts=("thin",), wheels=WHEELS, spoil=spoil)
     assert "'../../../escaped' for a sha256" in refused(machine, release, 7)
     assert pypi.requests == []
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.doubles.gpus import library
 from tests.doubles.machine import Machine
 from tests.doubles.release import write_release
 
@@ -25,3 +26,10 @@ def machine(tmp_path: Path) -> Machine:
 def release(tmp_path: Path) -> Path:
     """Return a folder with a release of full packages."""
     return write_release(tmp_path / "release").parent
+
+
+@pytest.fixture(scope="package")
+def driver_libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return stand-ins for the libraries of driver 570.133.07 with an H200 and a Quadro M2200."""
+    folder = tmp_path_factory.mktemp("driver")
+    return {"cuda": library(folder, "libcuda"), "nvml": library(folder, "nvml")}

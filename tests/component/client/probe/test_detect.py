@@ -23,7 +23,7 @@ from builder.client.probe.system import c_library, read_system
 from builder.errors import ConfigError
 from builder.formats.package_names import MUSL
 from tests.doubles.captures import CAPTURES, Quoted, quoted
-from tests.doubles.gpus import library, machine, probes, program
+from tests.doubles.gpus import machine, probes, program
 from tests.support import ROOT
 
 TWO_CARDS = """\
@@ -57,39 +57,13 @@ def test_a_pipe_that_is_left_to_another_is_not_waited_for(
 
 
 @pytest.mark.parametrize(
-    ("visible", "uuids"),
-    [
-        ("GPU-bbbb", ["GPU-bbbb"]),
-        ("1,0", ["GPU-bbbb", "GPU-aaaa"]),
-        ("0,7,1", ["GPU-aaaa"]),
-        ("1,0,1", []),
-        ("GPU-bbbb,GPU-bbbb", []),
-        ("-1", []),
-    ],
+    ("name", "value"),
+    [("CC", "8.6,"), ("DRIVER", "new"), ("MEMORY", "8 GB"), ("MEMORY", "0"), ("MEMORY", "1,2,3")],
 )
-def test_cuda_visible_devices_holds_without_libcuda(tmp_path: Path, visible: str, uuids: list[str]) -> None:
-    """The rule is that of ``_parse_visible_devices`` in PyTorch's ``torch/cuda/__init__.py``, which follows
-    CUDA: a repeated number or UUID leaves no GPU."""
-    smi = program(tmp_path, TWO_CARDS)
-    found = detect(machine(tmp_path, smi=(smi,), env={"CUDA_VISIBLE_DEVICES": visible}))
-    assert [card.uuid for card in found.devices] == uuids
-    assert len(probes(found)["nvidia-smi"].devices) == 2
-
-
-@pytest.mark.parametrize(
-    "env",
-    [
-        {"ORTPACKS_FORCE_CC": "8.6,"},
-        {"ORTPACKS_FORCE_DRIVER": "new"},
-        {"ORTPACKS_FORCE_MEMORY": "8 GB"},
-        {"ORTPACKS_FORCE_MEMORY": "0"},
-        {"ORTPACKS_FORCE_MEMORY": "1,2,3", "ORTPACKS_FORCE_CC": "8.6,5.2"},
-    ],
-)
-def test_a_malformed_word_is_refused_by_name(tmp_path: Path, env: dict[str, str]) -> None:
-    with pytest.raises(ConfigError, match=next(iter(env))) as caught:
+def test_a_malformed_word_is_refused_by_name(tmp_path: Path, name: str, value: str) -> None:
+    env = {"ORTPACKS_FORCE_CC": "8.6,5.2", f"ORTPACKS_FORCE_{name}": value}
+    with pytest.raises(ConfigError, match=f"ORTPACKS_FORCE_{name}"):
         detect(machine(tmp_path, env=env))
-    assert caught.value.exit_code == 2
 
 
 def described(found: Detection) -> str:
@@ -123,8 +97,16 @@ STATED: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "no GPU, as the user states": (CARDS, {"ORTPACKS_FORCE_CC": "none", "ORTPACKS_FORCE_MEMORY": "2000"}),
     "memory of all GPUs": (CARDS, {"ORTPACKS_FORCE_MEMORY": "2000"}),
     "memory of each": (CARDS, {"ORTPACKS_FORCE_MEMORY": "8192, 4000", "ORTPACKS_FORCE_CC": "8.6,5.2"}),
+    **{
+        f"visible is {text}": (CARDS, {"CUDA_VISIBLE_DEVICES": text})
+        for text in ("GPU-bbbb", "1,0", "0,7,1", "1,0,1", "GPU-bbbb,GPU-bbbb", "-1")
+    },
 }
-"""Files, with the text of nvidia-smi, and variables."""
+"""Files, with the text of nvidia-smi, and variables.
+
+The rule for what is visible is that of ``_parse_visible_devices`` in PyTorch's ``torch/cuda/__init__.py``,
+which follows CUDA: a repeated number or UUID leaves no GPU.
+"""
 
 
 @pytest.mark.parametrize("name", STATED)
@@ -228,39 +210,24 @@ H200 = "GPU-11111111-1111-1111-1111-111111111111"
 M2200 = "GPU-22222222-2222-2222-2222-222222222222"
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("driver")
-
-
-@pytest.fixture(scope="module")
-def cuda_so(folder: Path) -> str:
-    return library(folder, "libcuda")
-
-
-@pytest.fixture(scope="module")
-def nvml_so(folder: Path) -> str:
-    return library(folder, "nvml")
-
-
 class Driver:
-    """A machine with both stand-ins, whose environment says how they behave."""
+    """A machine with stand-ins of both libraries, whose environment says how they behave."""
 
-    def __init__(self, root: Path, cuda: str, nvml: str) -> None:
-        self.root, self.cuda, self.nvml = root, cuda, nvml
+    def __init__(self, root: Path, libraries: dict[str, str]) -> None:
+        self.root, self.libraries = root, libraries
 
     def around(self, *lacks: str, **env: str) -> Surroundings:
         """Return the machine, without the libraries that it lacks."""
-        there = {name: path for name, path in vars(self).items() if name in {"cuda", "nvml"} - {*lacks}}
-        return machine(self.root, env=env, **there)
+        there = {name: path for name, path in self.libraries.items() if name not in lacks}
+        return machine(self.root, env=env, **there)  # type: ignore[arg-type]
 
     def found(self, *lacks: str, **env: str) -> Detection:
         return detect(self.around(*lacks, **env))
 
 
 @pytest.fixture
-def driver(tmp_path: Path, cuda_so: str, nvml_so: str) -> Driver:
-    return Driver(tmp_path, cuda_so, nvml_so)
+def driver(tmp_path: Path, driver_libraries: dict[str, str]) -> Driver:
+    return Driver(tmp_path, driver_libraries)
 
 
 INSTANCE = "MIG-feb88891-0321-5fef-9c87-d4af3b54259e"
@@ -308,9 +275,9 @@ def test_what_the_libraries_say(driver: Driver, told: Callable[[object], None], 
     told(described(driver.found(*lacks, **env)))
 
 
-def test_without_nvml_nvidia_smi_is_asked_for_the_driver_alone(tmp_path: Path, cuda_so: str) -> None:
+def test_without_nvml_nvidia_smi_is_asked_for_the_driver_alone(driver: Driver, tmp_path: Path) -> None:
     smi = quoted("kepler-440").program(tmp_path)
-    found = detect(machine(tmp_path, cuda=cuda_so, smi=(smi,)))
+    found = detect(replace(driver.around("nvml"), smi_programs=(smi,)))
     assert (found.driver, found.cuda) == ("440.64.00", "12.9")
     assert [card.uuid for card in found.devices] == [H200, M2200]
 
@@ -367,9 +334,9 @@ def test_a_library_that_hangs_leaves_nothing_behind(
 
 @BOTH_LIBRARIES
 def test_an_orphaned_probe_ends_itself(
-    tmp_path: Path, cuda_so: str, nvml_so: str, name: str, who: str
+    tmp_path: Path, driver_libraries: dict[str, str], name: str, who: str
 ) -> None:
-    asked = cuda_so if who == "FAKE_CUDA" else nvml_so
+    asked = driver_libraries[who.removeprefix("FAKE_").lower()]
     code = f"from {driver_calls.__name__} import main; main({name!r}, {asked!r}, longest=0.15)"
     argv = [sys.executable, "-c", code]
     env = {"PYTHONPATH": str(ROOT), who: "hang", "FAKE_PID": str(tmp_path / "pid")}
@@ -377,11 +344,11 @@ def test_an_orphaned_probe_ends_itself(
     assert ended.returncode == -signal.SIGALRM
 
 
-def test_the_loaders_own_search_path_counts(tmp_path: Path, cuda_so: str, nvml_so: str) -> None:
-    for name, target in (("libcuda.so.1", cuda_so), ("libnvidia-ml.so.1", nvml_so)):
-        (tmp_path / name).symlink_to(target)
-    cuda, nvml_name = cuda_places("linux")[0], nvml_places("linux")[0]
-    around = machine(tmp_path, cuda=cuda, nvml=nvml_name, env={"LD_LIBRARY_PATH": str(tmp_path)})
+def test_the_loaders_own_search_path_counts(tmp_path: Path, driver_libraries: dict[str, str]) -> None:
+    names = {"cuda": cuda_places("linux")[0], "nvml": nvml_places("linux")[0]}
+    for library, name in names.items():
+        (tmp_path / name).symlink_to(driver_libraries[library])
+    around = machine(tmp_path, env={"LD_LIBRARY_PATH": str(tmp_path)}, **names)
     assert {probe.outcome for probe in detect(around).replies.values() if probe.devices} == {Outcome.FOUND}
     assert len(detect(around).devices) == 2
 
@@ -391,19 +358,16 @@ def test_windows_has_other_names_for_the_same_libraries() -> None:
     assert nvml_places("win32")[0] == "nvml.dll"
 
 
-@pytest.mark.parametrize(
-    ("reason", "expected"),
-    [  # messages of glibc, musl and Windows, by dlopen(3) and LoadLibraryEx
-        ("libcuda.so.1: cannot open shared object file: No such file or directory", True),
-        ("Error loading shared library libcuda.so.1: No such file or directory", True),
-        ("Could not find module 'libcuda.so.1' (or one of its dependencies).", True),
-        ("libdxcore.so: cannot open shared object file: No such file or directory", False),
-        (
-            "Error loading shared library libdxcore.so: No such file or directory (needed by libcuda.so.1)",
-            False,
-        ),
-        ("libcuda.so.1: wrong ELF class: ELFCLASS32", False),
-    ],
-)
-def test_a_missing_library_and_a_missing_dependency_are_told_apart(reason: str, expected: bool) -> None:
-    assert absent("libcuda.so.1", reason) is expected
+ABSENT = {  # messages of glibc, musl and Windows, by dlopen(3) and LoadLibraryEx
+    "libcuda.so.1: cannot open shared object file: No such file or directory": True,
+    "Error loading shared library libcuda.so.1: No such file or directory": True,
+    "Could not find module 'libcuda.so.1' (or one of its dependencies).": True,
+    "libdxcore.so: cannot open shared object file: No such file or directory": False,
+    "Error loading shared library libdxcore.so: No such file or directory (needed by libcuda.so.1)": False,
+    "libcuda.so.1: wrong ELF class: ELFCLASS32": False,
+}
+
+
+@pytest.mark.parametrize("reason", ABSENT)
+def test_a_missing_library_and_a_missing_dependency_are_told_apart(reason: str) -> None:
+    assert absent("libcuda.so.1", reason) is ABSENT[reason]

@@ -82,7 +82,7 @@ def manifest_of(
     layout: str = "full",
     wheels: Sequence[Wheel] = (),
     build: Build = REPACKED,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     return {
         "format": build.format,
         "name": name_of(variant, version, layout, build),
@@ -156,27 +156,23 @@ def archive(members: list[tuple[tarfile.TarInfo, bytes]], form: str = ".tar.zst"
     return (zstd.compress if form == ".tar.zst" else gzip.compress)(buffer.getvalue())
 
 
-def package(
+def members(
     variant: str,
     files: Mapping[str, bytes],
     version: str = "1.23.2",
     *,
     layout: str = "full",
-    form: str = ".tar.zst",
     wheels: Sequence[Wheel] = (),
     build: Build = REPACKED,
     spoil: Spoil = lambda manifest: None,
-) -> bytes:
+) -> list[tuple[tarfile.TarInfo, bytes]]:
+    """Return the members of a package's archive: the manifest first, then the files."""
     top = name_of(variant, version, layout, build)
     told = manifest_of(variant, files, version, layout=layout, wheels=wheels, build=build)
     spoil(told)
-    manifest = json.dumps(told).encode()
     packed = {**files, **(libraries(wheels) if layout == "full" else {})}
-    return archive(
-        [member(f"{top}/manifest.json", manifest)]
-        + [member(f"{top}/{path}", content) for path, content in sorted(packed.items())],
-        form,
-    )
+    manifest = member(f"{top}/manifest.json", json.dumps(told).encode())
+    return [manifest, *(member(f"{top}/{path}", content) for path, content in sorted(packed.items()))]
 
 
 def libraries(wheels: Sequence[Wheel]) -> dict[str, bytes]:
@@ -235,14 +231,14 @@ def write_release(
     folder.mkdir(parents=True, exist_ok=True)
     entries = []
     for variant, layout, form, build in itertools.product(("legacy", "modern"), layouts, forms, builds):
-        what = {"layout": layout, "form": form, "wheels": wheels, "build": build, "spoil": spoil}
-        content = package(variant, files, version, **what)  # type: ignore[arg-type]
+        packed = members(variant, files, version, layout=layout, wheels=wheels, build=build, spoil=spoil)
+        content = archive(packed, form)
         (folder / f"{name_of(variant, version, layout, build)}{form}").write_bytes(content)
         own = sum(map(len, files.values()))
         whole = own + sum(map(len, libraries(wheels).values()))
-        packed = whole if layout == "full" else own
+        unpacked = whole if layout == "full" else own
         how = {"layout": layout, "form": form, "installed": whole, "build": build}
-        entries.append(entry(variant, content, packed, version, **how))  # type: ignore[arg-type]
+        entries.append(entry(variant, content, unpacked, version, **how))  # type: ignore[arg-type]
     return write_index(folder, entries, builds[0].format)
 
 
@@ -250,6 +246,13 @@ def write_index(folder: Path, entries: list[dict[str, object]], number: int = 4)
     path = folder / "index.json"
     path.write_text(json.dumps({"format": number, "tag": "t", "packages": entries, "models": MODELS}))
     return path
+
+
+def write_one(folder: Path, content: bytes, unpacked: int) -> Path:
+    """Write a release of one package, modern, with this archive in a new folder; return the index's path."""
+    folder.mkdir()
+    (folder / f"{name_of('modern')}.tar.zst").write_bytes(content)
+    return write_index(folder, [entry("modern", content, unpacked)])
 
 
 class Handler(QuietHandler, BaseHTTPRequestHandler):

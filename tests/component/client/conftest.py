@@ -29,7 +29,7 @@ def release(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="package")
-def driver_libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def driver(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Return stand-ins for the libraries of driver 570.133.07 with an H200 and a Quadro M2200."""
     folder = tmp_path_factory.mktemp("driver")
     return {"cuda": library(folder, "libcuda"), "nvml": library(folder, "nvml")}

@@ -127,9 +127,7 @@ def continued_header(signed: Signed, server: Server) -> None:
 
 
 @pytest.mark.parametrize("forge", [named_in_the_index, named_in_the_manifest, continued_header])
-def test_no_word_of_others_begins_a_line(
-    signed: Signed, server: Server, forge: Callable[[Signed, Server], None]
-) -> None:
+def test_no_line_is_forged(signed: Signed, server: Server, forge: Callable[[Signed, Server], None]) -> None:
     forge(signed, server)
     assert signed.run("install", f"{server.url}/index.json") in {7, 10}
     told = shown(signed.machine.err)

@@ -79,9 +79,7 @@ def shell(request: pytest.FixtureRequest, pyz: Path, tmp_path: Path) -> Shell:
     return Shell(python=one_of(request.param), pyz=pyz, home=tmp_path)
 
 
-def test_every_command_runs_on_every_python(
-    shell: Shell, releases: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_each_command_runs_on_each_python(shell: Shell, releases: tuple[Path, Path], tmp_path: Path) -> None:
     """PATH has no program, and only the standard library is importable."""
     bare = replace(shell, path="/nonexistent")
     older, newer = releases
@@ -143,7 +141,7 @@ SUPPORTED = VERSIONS[1:]
 
 
 @pytest.mark.parametrize("version", SUPPORTED)
-def test_the_runtime_layer_is_importable_on_every_python_that_it_is_for(version: str) -> None:
+def test_the_runtime_layer_is_importable_on_each_python(version: str) -> None:
     argv = [one_of(version), "-W", "error", "-I", "-S", "-B", "-c", IMPORT, str(ROOT / "runtime")]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -151,9 +149,7 @@ def test_the_runtime_layer_is_importable_on_every_python_that_it_is_for(version:
 
 @pytest.mark.integration
 @pytest.mark.parametrize("version", SUPPORTED)
-def test_the_runtime_layer_runs_a_model_on_every_python_that_it_is_for(
-    version: str, pyz: Path, tmp_path: Path
-) -> None:
+def test_the_runtime_layer_runs_on_each_python(version: str, pyz: Path, tmp_path: Path) -> None:
     package = f"lib/python{version}/site-packages/onnxruntime"
     folder = pypi_program(("onnxruntime", "tomli"), package, one_of(version)).parents[3]
     env = {

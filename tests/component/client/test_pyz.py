@@ -103,7 +103,7 @@ def test_a_python_without_all_of_its_standard_library_is_told(pyz: Path, module:
         ),
     ],
 )  # fmt: skip
-def test_every_failure_is_a_message_and_json_and_an_exit_code(
+def test_each_failure_is_told(
     machine: Machine, release: Path, argv: list[str], code: int, words: str
 ) -> None:
     argv = [str(release) if word == "RELEASE" else word for word in argv]
@@ -167,9 +167,7 @@ def test_the_stand_in_release_is_one_by_our_own_schemas(root: Path, tmp_path: Pa
         ("verify", 3, ("selection", "detect", "http_client")),
     ],
 )
-def test_a_quick_command_imports_what_it_needs(
-    pyz: Path, command: str, code: int, unwanted: tuple[str, ...]
-) -> None:
+def test_each_imports_what_it_needs(pyz: Path, command: str, code: int, unwanted: tuple[str, ...]) -> None:
     argv = [sys.executable, "-I", "-S", "-X", "importtime", str(pyz), command]
     env = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "ORTPACKS_FORCE_CC": "8.6"}
     done = subprocess.run(argv, cwd="/", env=env, capture_output=True, text=True, check=False)

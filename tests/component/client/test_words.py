@@ -291,9 +291,7 @@ def test_what_is_said_stands_below_the_progress() -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), MemoryError()])
-def test_a_system_that_gives_no_more_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
+def test_a_full_system_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     """A container's limit of processes counts threads too."""
     index = write_release(tmp_path / "release")
     machine = Machine(tmp_path / "home")

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,6 +38,7 @@ from ortpacks_runtime.warm_up import Recording
 
 from tests.support import ROOT
 from tests.support.factories.onnx_models import MATRIX, write_model
+from tests.support.messages import Told
 
 
 @pytest.fixture(autouse=True)
@@ -59,8 +60,6 @@ def client(pyz: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 asking = pytest.mark.usefixtures("client")
-
-Told = Callable[[object], None]
 
 
 @pytest.fixture
@@ -105,9 +104,7 @@ def test_a_session_on_the_cpu_computes_and_says_what_ran_where(model: Path) -> N
     np.testing.assert_array_equal(session.run(None, {"x": ROWS})[0], PRODUCT)
 
 
-def test_auto_without_a_gpu_is_the_cpu_with_every_reason(
-    model: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_auto_without_a_gpu_is_the_cpu(model: Path, caplog: pytest.LogCaptureFixture) -> None:
     session = open_session(model)
     assert [(step.provider, step.taken) for step in session.report.steps] == [
         ("tensorrt", False),
@@ -241,9 +238,7 @@ def test_operators_that_a_package_lacks_are_told_before_the_model_loads(
 @pytest.mark.parametrize(
     ("cannot_run", "opset"), [(LEAN[:1], 13), (LEAN[:1], 17), (MINIMAL, 17)], ids=["13", "17", "minimal"]
 )
-def test_an_operator_that_a_package_lacks_in_one_version_is_found_by_the_model_s_opset(
-    told: Told, cannot_run: tuple[dict[str, Any], ...], opset: int
-) -> None:
+def test_an_operator_s_version_counts(told: Told, cannot_run: tuple[dict[str, Any], ...], opset: int) -> None:
     """ONNX has LayerNormalization from opset 17 on, ONNX Runtime one of its own before."""
     operators = (("ai.onnx", "LayerNormalization"), ("com.microsoft", "Gelu"))
     needs = Needs("m.onnx", {"ai.onnx": opset, "com.microsoft": 1}, operators)
@@ -402,7 +397,7 @@ class InvalidArgument(Exception):  # noqa: N818 - ONNX Runtime's name
         RuntimeError("INVALID_ARGUMENT : Got invalid dimensions for input: x"),
     ],
 )
-def test_a_callers_fault_is_no_failure_of_the_gpu(
+def test_a_callers_fault_is_not_the_gpus(
     model: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception
 ) -> None:
     """ONNX Runtime's Python code raises a plain ValueError that quotes the names it was given."""
@@ -415,9 +410,7 @@ def test_a_callers_fault_is_no_failure_of_the_gpu(
 
 
 @pytest.mark.parametrize("strict", [False, True])
-def test_where_the_cpu_may_not_or_cannot_open_it_the_gpus_failure_is_raised(
-    model: Path, strict: bool
-) -> None:
+def test_without_the_cpu_the_gpus_failure_is_raised(model: Path, strict: bool) -> None:
     session = on_gpu(Gpu(0, DEAD), model, strict=strict)
     if not strict:
         model.unlink()
@@ -436,9 +429,7 @@ def test_a_file_beside_the_model_that_does_not_serve_is_left_alone(model: Path, 
     assert "model_int8.onnx" in session.report.notes[0]
 
 
-def test_a_record_that_a_full_disk_cut_short_costs_no_session(
-    model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_record_that_is_cut_short_costs_no_session(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (cut := model.with_name("cut.json")).write_text('[{"cat"')
     monkeypatch.setattr(onnxruntime.InferenceSession, "end_profiling", lambda _: str(cut))
     session = open_session(model, "cpu")
@@ -488,9 +479,7 @@ def test_where_only_jit_fits_the_report_says_so_while_the_model_loads(
 
 
 @asking
-def test_of_two_gpus_the_session_gets_the_named_one_with_its_own_settings(
-    model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_two_gpus_the_session_gets_the_named_one(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The client detects the stated GPUs; the limit is 9/10 of 4 GiB."""
     for name, value in {"FORCE_CC": "8.6,5.2", "FORCE_MEMORY": "8192,4096", "DEVICE": "1"}.items():
         monkeypatch.setenv(f"ORTPACKS_{name}", value)
@@ -551,9 +540,7 @@ def test_doctor_opens_its_own_model_and_prints_the_report(
     assert capsys.readouterr().err.startswith("ortpacks_runtime: [Errno 2] No such file")
 
 
-def test_doctor_prints_a_name_that_the_encoding_of_stdout_lacks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_doctor_prints_a_name_that_stdout_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "Größe.onnx").write_bytes(ONE_NODE)
     out = io.BytesIO()
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(out, encoding="ascii", write_through=True))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from ortpacks_runtime.settings import Settings
 
 from builder.facts.gpu.architectures import Capability
 from builder.facts.gpu.devices import profile_of
+from tests.support.messages import Told
 
 MAXWELL = "GPU-11111111-2222-3333-4444-555555555555"
 
@@ -45,7 +45,7 @@ def test_native_code_goes_before_jit_and_before_memory() -> None:
     assert fitting(THREE, WHEEL, Settings()).ordinal == 0, "nothing is known of a wheel: the most memory"
 
 
-def test_a_client_that_cannot_judge_a_gpu_which_the_package_predates_leaves_the_provider_out(
+def test_a_gpu_that_no_client_can_judge_is_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("ORTPACKS_CLIENT", "/no/such/ortpacks.pyz")
@@ -64,9 +64,7 @@ def test_the_one_that_is_named_is_taken_by_its_place_in_cudas_order(device: int 
 @pytest.mark.parametrize(
     ("known", "device"), [([], None), (THREE, 3), (THREE, "GPU-9"), (THREE, 0), ([gpu(None, 1)], None)]
 )
-def test_why_no_gpu_is_taken(
-    told: Callable[[object], None], known: list[dict[str, Any]], device: int | str | None
-) -> None:
+def test_why_none_is_taken(told: Told, known: list[dict[str, Any]], device: int | str | None) -> None:
     with pytest.raises(ProviderError) as refused:
         fitting(known, PACKAGE, Settings(device=device))
     told(refused.value)
@@ -89,9 +87,7 @@ def test_the_profile_is_applied() -> None:
     assert provider_options("directml", 0, "medium", profile) == {}
 
 
-def test_a_gpu_of_unknown_capability_is_named_to_its_provider_and_tensorrt_keeps_its_engines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gpu_of_unknown_capability_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without its number, the provider would take GPU 0."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert provider_options("cuda", 1, "medium", None) == {"device_id": "1"}
@@ -107,7 +103,7 @@ def test_a_gpu_of_unknown_capability_is_named_to_its_provider_and_tensorrt_keeps
         assert provider_options("tensorrt", 1, level, profile) == {**unknown, "trt_fp16_enable": is_half}
 
 
-def test_where_tensorrt_cannot_keep_its_engines_a_folder_is_asked_for(
+def test_tensorrt_asks_for_a_folder_for_its_engines(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def no_home() -> Path:

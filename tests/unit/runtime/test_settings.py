@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -11,7 +10,7 @@ import pytest
 from ortpacks_runtime.providers import ProviderError, chain
 from ortpacks_runtime.settings import Settings, settings
 
-Told = Callable[[object], None]
+from tests.support.messages import Told
 
 CONFIG = """\
 [ai]
@@ -34,9 +33,7 @@ def config(tmp_path: Path) -> Path:
     return file
 
 
-def test_without_a_word_it_is_auto_on_the_gpu_that_fits_best(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_word_it_is_auto(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert settings({}, {}) == Settings(provider="auto", device=None, level="medium", strict=False)
 
@@ -61,9 +58,7 @@ def test_the_default_of_an_image_gives_way_to_whatever_names_a_provider(config: 
         settings({}, {**image, "EXECUTION_PROVIDER": "cudda"})
 
 
-def test_the_folders_config_may_have_keys_of_the_application(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_folders_config_may_have_other_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config.toml").write_text("[ai]\napi_key = 'x'\nlevel = 'low'\n")
     assert settings({}, {}).level == "low"
@@ -111,9 +106,7 @@ def test_a_byte_order_mark_before_the_file_is_no_error(config: Path) -> None:
     assert settings({}, {"ORTPACKS_CONFIG": str(config)}).level == "high"
 
 
-def test_a_file_of_the_folder_that_cannot_be_read_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreadable_file_of_the_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config.toml").write_text("[ai]\n")
     monkeypatch.setattr(Path, "read_text", Mock(side_effect=PermissionError(13, "Permission denied")))
@@ -121,9 +114,7 @@ def test_a_file_of_the_folder_that_cannot_be_read_is_named(
         settings({}, {})
 
 
-def test_a_folder_that_this_user_may_not_search_has_no_config(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_closed_folder_has_no_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """``sudo -u other`` keeps the current folder."""
     monkeypatch.chdir(tmp_path)
     tmp_path.chmod(0)

@@ -47,9 +47,7 @@ def test_its_capabilities_are_known_without_a_package(site: Path) -> None:
     assert found.folder == site / "onnxruntime/capi"
 
 
-def test_the_wheel_for_the_cpu_says_that_it_is_and_how_to_get_the_other(
-    site: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_wheel_for_the_cpu_says_that_it_is(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(site, package("cpu"))
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CPUExecutionProvider"])
     with pytest.raises(ProviderError, match=r"1\.23\.2 here is its wheel for the CPU.*") as error:
@@ -63,9 +61,7 @@ def test_what_cannot_be_read_counts_as_another_wheel(site: Path, told: str) -> N
     assert libraries.find(CUDA).name == "onnxruntime 1.23.2 (wheel)"
 
 
-def test_an_onnxruntime_from_elsewhere_is_not_taken_for_it(
-    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_onnxruntime_is_not_ours(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(site, package("modern", **{"8.6": "native"}))
     monkeypatch.setattr(onnxruntime, "__file__", str(tmp_path / "other/onnxruntime/__init__.py"))
     assert libraries.find(CUDA).capabilities is None

@@ -29,27 +29,20 @@ from builder.client.trials.try_out import OrtTrials
 from builder.files.disk import is_writable
 from builder.formats.manifest import Manifest, loads
 from tests.component.client.commands.hosts import pci, put, real_host, replace_host
-from tests.doubles.gpus import library, machine
-from tests.doubles.library import CREATE_SESSION
-from tests.doubles.library import library as host_library
+from tests.doubles.gpus import machine
+from tests.doubles.library import CREATE_SESSION, library
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, HOST, Build, manifest_of, write_release
+from tests.support.messages import Told
 from tests.support.schemas import schema
 
 Written = dict[str, Any]
 
-REFUSES = host_library(
+REFUSES = library(
     "1.23.2",
     refuses=[8],
     why="CUDA failure 209: no kernel image is available for execution on the device ; GPU=0",
 )
-
-
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Return libraries of driver 570.133.07 with an H200 and a Quadro M2200."""
-    folder = tmp_path_factory.mktemp("driver")
-    return {"cuda": library(folder, "libcuda"), "nvml": library(folder, "nvml")}
 
 
 @pytest.fixture
@@ -153,7 +146,7 @@ def test_a_machine_is_known_by_its_files_and_variables(
 def test_a_transformer_in_a_lean_package(home: Machine, tmp_path: Path, driver: dict[str, str]) -> None:
     """A model of one node runs, the user's model does not open."""
     why = "Failed to find kernel for com.microsoft.BiasGelu(1) (node:'n' ep:'CUDA'). Kernel not found"
-    host = host_library("1.23.2", refuses=[CREATE_SESSION], why=why)
+    host = library("1.23.2", refuses=[CREATE_SESSION], why=why)
     index = write_release(tmp_path / "release", files={**FILES, HOST: host}, builds=(Build("lean"),))
     assert home.run("install", "--index", str(index)) == 0, home.err
     model = put(tmp_path / "minilm.onnx", ort_calls.model())
@@ -176,7 +169,7 @@ def test_a_transformer_in_a_lean_package(home: Machine, tmp_path: Path, driver: 
     ],
 )
 def test_a_model_and_a_text_for_doctor_have_to_be_there_and_so_has_a_package(
-    home: Machine, tmp_path: Path, told: Callable[[object], None], flag: str, word: str, code: int
+    home: Machine, tmp_path: Path, told: Told, flag: str, word: str, code: int
 ) -> None:
     put(tmp_path / "text.onnx", b"no model")
     put(tmp_path / "model.onnx", ort_calls.model())
@@ -243,9 +236,7 @@ def test_a_package_of_another_provider_needs_no_cuda_to_be_tried(home: Machine, 
     assert trial["provider"] == "coreml"
 
 
-def test_what_stands_before_the_package(
-    home: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_before_the_package(home: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(home, tmp_path / "release")
     other = put(tmp_path / "other/libonnxruntime.so.1", b"x")
     home.environments = (tmp_path / "site",)
@@ -420,9 +411,7 @@ def test_a_wheels_library_has_its_wheels_version(
     assert [(shadow.version, shadow.own) for shadow in shadows] == versions
 
 
-def test_an_empty_name_is_the_current_folder_and_a_semicolon_parts_too(
-    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_empty_name_is_this_folder(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rules are those of ld.so(8)."""
     here = tmp_path / "here"
     put(here / "libcudnn.so.9", b"x")
@@ -434,9 +423,7 @@ def test_an_empty_name_is_the_current_folder_and_a_semicolon_parts_too(
     assert [shadow.path for shadow in seen(package, "../here")] == ["../here/libcudnn.so.9"]
 
 
-def test_a_removed_folder_has_no_libraries(
-    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_removed_folder_is_empty(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Defect: the doctor ended with a message that a file is missing, without a name."""
     put(tmp_path / "other/libcudnn.so.9", b"x")
     (tmp_path / "gone").mkdir()

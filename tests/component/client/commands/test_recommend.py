@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from tests.doubles import release as release_double
 from tests.doubles.library import APPEND_CUDA, CREATE_SESSION, library
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, HOST, REPACKED, Build, write_release
+from tests.support.messages import Told
 
 CUDA_35 = (
     "/onnxruntime_src/onnxruntime/core/providers/cuda/cuda_call.cc:129 CUDA failure 35: CUDA driver version "
@@ -78,9 +78,7 @@ def test_an_application_s_own_table_counts_instead_of_the_releases(tmp_path: Pat
         ("--try", ["model.onnx", "other.onnx"]),
     ],
 )
-def test_no_table_and_no_model_is_a_message(
-    tmp_path: Path, told: Callable[[object], None], flag: str, words: list[str]
-) -> None:
+def test_no_model_is_a_message(tmp_path: Path, told: Told, flag: str, words: list[str]) -> None:
     machine, index = machine_with(tmp_path)
     for name in ("model.onnx", "other.onnx"):
         (tmp_path / name).write_bytes(ort_calls.model())
@@ -105,7 +103,7 @@ TRIALS: dict[str, tuple[bytes, Build, tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("name", TRIALS)
-def test_a_model_is_tried(tmp_path: Path, model: Path, told: Callable[[object], None], name: str) -> None:
+def test_a_model_is_tried(tmp_path: Path, model: Path, told: Told, name: str) -> None:
     """One that fails on CUDA is tried on the CPU, and then the next size."""
     host, build, sizes = TRIALS[name]
     machine, index = machine_with(tmp_path, build)
@@ -120,9 +118,7 @@ def test_a_model_is_tried(tmp_path: Path, model: Path, told: Callable[[object], 
     told(json.dumps(gpu_info(machine), indent=2))
 
 
-def test_two_files_of_one_name_are_tried(
-    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_of_one_name_are_tried(tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(release_double, "MODELS", ())
     machine, index = machine_with(tmp_path)
     (tmp_path / "other").mkdir()
@@ -140,7 +136,7 @@ def test_a_damaged_package_is_not_run_and_none_is_no_package(tmp_path: Path, mod
     assert machine.run("recommend", "--index", index, "--try", str(model)) == 3
 
 
-def test_gpu_info_says_what_install_found(tmp_path: Path, told: Callable[[object], None]) -> None:
+def test_gpu_info_says_what_install_found(tmp_path: Path, told: Told) -> None:
     machine, _ = machine_with(tmp_path)
     told(json.dumps(gpu_info(machine), indent=2))
     machine.env = {"ORTPACKS_FORCE_CC": "none"}

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from tests.doubles.machine import NOW, Machine
 from tests.doubles.release import serving
 from tests.support import ROOT
 from tests.support.factories.signing import ALICE, BOB, CI, FIRST, root, targets
+from tests.support.messages import Told
 from tests.support.schemas import schema
 
 NEWER = "9.0.1"
@@ -254,7 +254,7 @@ def test_what_is_no_newer_client_is_refused(desk: Desk, content: bytes | str, co
     assert why in desk.refused(code)
 
 
-def test_where_there_is_nothing_to_update_it_says_so(desk: Desk, told: Callable[[object], None]) -> None:
+def test_where_there_is_nothing_to_update_it_says_so(desk: Desk, told: Told) -> None:
     desk.machine.program = None
     told(desk.refused(3).strip())
     desk.machine.program = desk.client

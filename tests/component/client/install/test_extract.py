@@ -8,7 +8,6 @@ from __future__ import annotations
 import gzip
 import io
 import itertools
-import json
 import lzma
 import os
 import shutil
@@ -17,6 +16,7 @@ import subprocess
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -30,7 +30,7 @@ from builder.formats.manifest import Manifest
 from builder.formats.package_names import Form
 from tests.component.client.stand_in_programs import MACS_BSDTAR, named
 from tests.doubles.machine import Machine
-from tests.doubles.release import archive, entry, manifest_of, name_of, write_index
+from tests.doubles.release import archive, members, name_of, write_one
 from tests.support.factories.archives import member
 
 TOP = name_of("modern")
@@ -54,19 +54,14 @@ def readers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Readers
     decompression._reader.cache_clear()
 
 
-def good(files: dict[str, bytes] | None = None) -> Members:
-    listed = FILES if files is None else files
-    manifest = json.dumps(manifest_of("modern", listed)).encode()
-    return [
-        member(f"{TOP}/manifest.json", manifest),
-        *(member(f"{TOP}/{path}", text) for path, text in listed.items()),
-    ]
+def good(files: dict[str, bytes] = FILES) -> Members:
+    return members("modern", files)
 
 
-def taken(members: Members, folder: Path) -> Manifest:
-    """Unpack a tar of ``members`` into the new ``folder``."""
+def taken(packed: Members, folder: Path, end: bytes = b"") -> Manifest:
+    """Unpack a tar of ``packed`` with these bytes at its end into the new ``folder``."""
     folder.mkdir()
-    return extract(io.BytesIO(zstd.decompress(archive(members))), TOP, folder, 104)
+    return extract(io.BytesIO(zstd.decompress(archive(packed)) + end), TOP, folder, 104)
 
 
 HOSTILE: dict[str, tuple[Members, str]] = {
@@ -93,20 +88,17 @@ HOSTILE: dict[str, tuple[Members, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("members", "words"), HOSTILE.values(), ids=HOSTILE)
-def test_an_archive_against_its_manifest_is_refused(tmp_path: Path, members: Members, words: str) -> None:
+@pytest.mark.parametrize(("packed", "words"), HOSTILE.values(), ids=HOSTILE)
+def test_an_archive_against_its_manifest_is_refused(tmp_path: Path, packed: Members, words: str) -> None:
     with pytest.raises(IntegrityError, match=f"{TOP}: .*{words}"):
-        taken(members, tmp_path / "out")
+        taken(packed, tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_what_lies_behind_the_end_of_the_tar_is_refused(tmp_path: Path) -> None:
-    whole = zstd.decompress(archive(good())) + bytes(9000)
-    for name in ("zeros", "text"):
-        (tmp_path / name).mkdir()
-    extract(io.BytesIO(whole), TOP, tmp_path / "zeros", 104)
+    taken(good(), tmp_path / "zeros", end=bytes(9000))
     with pytest.raises(IntegrityError, match="bytes behind the end"):
-        extract(io.BytesIO(whole + b"text"), TOP, tmp_path / "text", 104)
+        taken(good(), tmp_path / "text", end=bytes(9000) + b"text")
 
 
 @pytest.mark.parametrize(
@@ -120,16 +112,8 @@ def test_a_name_that_windows_takes_for_something_else_is_in_no_package(tmp_path:
         taken(good({name: b"x"}), tmp_path / "out")
 
 
-def release_of(folder: Path, content: bytes) -> Path:
-    folder.mkdir()
-    (folder / f"{TOP}.tar.zst").write_bytes(content)
-    return write_index(folder, [entry("modern", content, 104)])
-
-
 @pytest.mark.parametrize("script", ["", MACS_BSDTAR, "exit 0", "echo not what was asked for", "kill -9 $$"])
-def test_a_program_that_only_seems_to_read_zstd_is_none(
-    readers: Readers, capfd: pytest.CaptureFixture[str], script: str
-) -> None:
+def test_a_seeming_program_is_none(readers: Readers, capfd: pytest.CaptureFixture[str], script: str) -> None:
     readers(**(dict.fromkeys(("bsdtar", "tar"), script) if script else {}))
     with pytest.raises(ToolMissingError, match=r"(?s)Nothing here can.*apt install zstd") as caught:
         require_zstd()
@@ -137,20 +121,14 @@ def test_a_program_that_only_seems_to_read_zstd_is_none(
     assert capfd.readouterr() == ("", ""), "nobody has to read what a mere try says"
 
 
-def test_a_program_that_works_is_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, readers: Readers
-) -> None:
+def test_what_works_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, readers: Readers) -> None:
     """No temporary file can be made for the try."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "absent"))
     readers(zstd="exit 1", bsdtar=MACS_BSDTAR, tar="exec zstd -dcq")
-    (tmp_path / "x.zst").write_bytes(zstd.compress(b"text"))
-    with open_tar(tmp_path / "x.zst", Form.ZST) as stream:
-        assert stream.read() == b"text"
+    assert unpacked(tmp_path, zstd.compress(b"text")) == b"text"
 
 
-def test_a_broken_module_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, readers: Readers
-) -> None:
+def test_a_broken_module_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, readers: Readers) -> None:
     (tmp_path / "broken_zstd.py").write_text("ZstdFile = None\ndef open(file, mode): raise MemoryError\n")
     monkeypatch.syspath_prepend(tmp_path)
     readers("broken_zstd", "backports.zstd")
@@ -177,7 +155,7 @@ def test_a_frame_whose_window_nobody_reads_is_not_called_damaged(machine: Machin
     content = subprocess.run(long, input=zstd.decompress(archive(good())), capture_output=True, check=True)
     with pytest.raises(zstd.ZstdError, match="too much memory"):
         zstd.decompress(content.stdout)
-    assert machine.run("install", "--index", str(release_of(tmp_path / "release", content.stdout))) == 7
+    assert machine.run("install", "--index", str(write_one(tmp_path / "release", content.stdout, 104))) == 7
     assert "its zstd frame needs a window of 256 MiB, and packages have at most 128 MiB." in machine.err
     assert "The file is not damaged" in machine.err
 
@@ -194,20 +172,20 @@ def test_a_frame_of_one_segment_needs_the_memory_of_its_content(length: int) -> 
     assert window_of(zstd.compress(bytes(length))) == length
 
 
-@pytest.fixture(
-    params=[(("backports.zstd",), {}), ((), {"zstd": 'exec zstd "$@"'})], ids=["module", "program"]
-)
+def unpacked(folder: Path, content: bytes) -> bytes:
+    (folder / "x.zst").write_bytes(content)
+    with open_tar(folder / "x.zst", Form.ZST) as stream:
+        return stream.read()
+
+
+@pytest.fixture(params=["module", "program"])
 def read(request: pytest.FixtureRequest, readers: Readers, tmp_path: Path) -> Callable[[bytes], bytes]:
     """Return a function that unpacks bytes by one reader of zstd."""
-    modules, scripts = request.param
-    readers(*modules, **scripts)
-
-    def unpack(content: bytes) -> bytes:
-        (tmp_path / "x.zst").write_bytes(content)
-        with open_tar(tmp_path / "x.zst", Form.ZST) as stream:
-            return stream.read()
-
-    return unpack
+    if request.param == "module":
+        readers("backports.zstd")
+    else:
+        readers(zstd='exec zstd "$@"')
+    return partial(unpacked, tmp_path)
 
 
 def test_every_reader_gives_the_same_bytes_of_many_frames(read: Callable[[bytes], bytes]) -> None:

@@ -56,9 +56,7 @@ def meet(quick: Quick, server: Server, faults: list[Fault], code: int) -> str:
 
 @pytest.mark.parametrize("number", range(30))
 @pytest.mark.parametrize("fault", [hostile.cut_at, hostile.reset_at], ids=["closed", "reset"])
-def test_a_connection_may_end_at_any_byte(
-    quick: Quick, server: Server, fault: Callable[[int], Fault], number: int
-) -> None:
+def test_cut_at_any_byte(quick: Quick, server: Server, fault: Callable[[int], Fault], number: int) -> None:
     size = (server.folder / ARCHIVE).stat().st_size
     points = sorted(random.Random(f"{SEED} {number}").sample(range(1, size), 3))  # noqa: S311 any do
     meet(quick, server, [fault(point) for point in points], 0)
@@ -240,9 +238,7 @@ def test_a_silent_server_is_given_up(quick: Quick, server: Server, monkeypatch: 
     meet(quick, server, [hostile.silent], 0)
 
 
-def test_a_server_that_does_not_answer_is_told_before_it_is_given_up(
-    quick: Quick, server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_answer_is_told_of(quick: Quick, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_client, "SILENT_SECONDS", 0.05)
     monkeypatch.setattr(http_opener, "TIMEOUT_SECONDS", 0.3)
     server.faults += [lambda handler, content: time.sleep(0.5)] * TRIES
@@ -281,9 +277,7 @@ def test_what_cannot_get_better_is_tried_once(quick: Quick, server: Server, url:
 
 @pytest.mark.parametrize("how", ["flipped", "truncated"])
 @pytest.mark.parametrize("number", range(30))
-def test_an_archive_that_is_spoilt_is_refused_before_anything_is_unpacked(
-    quick: Quick, ground: Ground, tmp_path: Path, how: str, number: int
-) -> None:
+def test_spoilt_bytes_are_told(quick: Quick, ground: Ground, tmp_path: Path, how: str, number: int) -> None:
     release = shutil.copytree(ground.newer.parent, tmp_path / "release")
     content = bytearray((release / ARCHIVE).read_bytes())
     place = random.Random(f"{SEED} {how} {number}").randrange(len(content) * 8)  # noqa: S311 any bit

@@ -70,9 +70,7 @@ def test_a_disk_that_fills_up_leaves_the_old_version(ground: Ground, disk: Disk,
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_full_disk_lets_rollback_and_uninstall_through_or_unharmed(
-    ground: Ground, disk: Disk, command: str
-) -> None:
+def test_a_full_disk_harms_no_command(ground: Ground, disk: Disk, command: str) -> None:
     machine = ground.machine(disk.place)
     require_cured(machine, str(ground.newer))
     disk.change(f"size={disk.used}")
@@ -98,9 +96,7 @@ def test_a_read_only_disk_is_named_and_what_is_there_works(ground: Ground, disk:
     require_cured(machine, str(ground.newer))
 
 
-def test_unsynced_files_are_not_relied_on(
-    quick: Quick, ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unsynced_files_do_not_count(quick: Quick, ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files that were written but not synced do not count as installed."""
 
     def fails(handle: int) -> None:

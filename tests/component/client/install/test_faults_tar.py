@@ -5,16 +5,16 @@ Each archive has the size and hash of its index, so that only unpacking finds th
 
 from __future__ import annotations
 
-import json
+import io
 import resource
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from backports import zstd
 
-from tests.doubles.release import entry, manifest_of, name_of, write_index
+from tests.doubles.release import members, name_of, write_one
+from tests.support.factories import archives
 from tests.support.factories.archives import member
 from tests.support.faults.client import Ground, Quick, outlive
 
@@ -28,21 +28,12 @@ MEGABYTES = 200 * 2**20
 
 def tar(files: dict[str, bytes] = FILES) -> bytes:
     """Return the tar of an honest package without the two empty blocks at its end."""
-    manifest = json.dumps(manifest_of("modern", files)).encode()
-    members = [member(f"{TOP}/manifest.json", manifest)]
-    members += [member(f"{TOP}/{path}", text) for path, text in files.items()]
-    return b"".join(info.tobuf() + content + bytes(-len(content) % 512) for info, content in members)
+    return archives.tar(*members("modern", files), end=b"")
 
 
-def raw(
-    name: str, kind: bytes = b"0", content: bytes = b"", *, size: int | None = None, **named: object
-) -> bytes:
-    """Return one tar member; ``size`` may differ from the content's."""
-    info = tarfile.TarInfo(name)
-    info.type, info.size = kind, len(content) if size is None else size
-    for key, value in named.items():
-        setattr(info, key, value)
-    return info.tobuf(tarfile.GNU_FORMAT) + content + bytes(-len(content) % 512)
+def raw(name: str, kind: bytes = b"0", content: bytes = b"", **header: object) -> bytes:
+    """Return one tar member; ``header`` may have another ``size`` than the content."""
+    return archives.tar(member(name, content, type=kind, **header), end=b"")
 
 
 def pax(**records: str) -> bytes:
@@ -67,10 +58,8 @@ def kind(letter: bytes, link: str = "") -> bytes:
 
 def listed_as(letter: bytes, link: str) -> bytes:
     """Return an archive in which a listed file has the member type ``letter``."""
-    head = tar({"LICENSE": b"MIT\n"})
-    manifest = json.dumps(manifest_of("modern", FILES)).encode()
-    start = raw(f"{TOP}/manifest.json", content=manifest)
-    return start + head[-1024:] + raw(f"{TOP}/lib/a.so", letter, linkname=link)
+    instead = member(f"{TOP}/lib/a.so", type=letter, linkname=link)
+    return archives.tar(*members("modern", FILES)[:-1], instead, end=b"")
 
 
 NEXT = raw(f"{TOP}/lib/b.so", content=b"x")
@@ -138,16 +127,11 @@ CASES = [(family, case) for family, cases in KINDS.items() for case in cases]
 
 
 def release_of(folder: Path, content: bytes) -> str:
-    folder.mkdir()
-    packed = zstd.compress(content)
-    (folder / f"{TOP}.tar.zst").write_bytes(packed)
-    return str(write_index(folder, [entry("modern", packed, sum(map(len, FILES.values())))]))
+    return str(write_one(folder, zstd.compress(content), 104))
 
 
 @pytest.mark.parametrize(("family", "case"), CASES)
-def test_what_wants_out_leaves_nothing(
-    quick: Quick, ground: Ground, tmp_path: Path, family: str, case: str
-) -> None:
+def test_nothing_gets_out(quick: Quick, ground: Ground, tmp_path: Path, family: str, case: str) -> None:
     index = release_of(tmp_path / "release", KINDS[family][case] + bytes(1024))
     before = {path for path in quick.prefix.rglob("*") if "versions" in path.parts}
     assert quick.run("install", "--index", index) == 7, quick.err
@@ -165,9 +149,10 @@ def test_an_honest_one_of_the_same_making_is_installed(quick: Quick, tmp_path: P
 
 @pytest.mark.parametrize("mode", [0o6777, 0o1777, 0o000])
 def test_modes_are_ours_not_the_archive_s(quick: Quick, tmp_path: Path, mode: int) -> None:
-    spelt = b"".join(raw(f"{TOP}/{path}", content=text, mode=mode) for path, text in FILES.items())
-    content = raw(TOP, b"5", mode=mode) + tar()[: -len(spelt)] + spelt + bytes(1024)
-    index = release_of(tmp_path / "release", content)
+    packed = [member(TOP, type=b"5"), *members("modern", FILES)]
+    for info, _ in packed:
+        info.mode = mode
+    index = release_of(tmp_path / "release", archives.tar(*packed))
     assert quick.run("install", "--index", index) == 0, quick.err
     modes = [(quick.prefix / "current" / path).stat().st_mode & 0o7777 for path in FILES]
     assert modes == [0o644, 0o755]
@@ -196,13 +181,11 @@ def little_memory() -> Iterator[None]:
 def test_a_header_of_a_gigabyte_is_not_read_into_memory(
     quick: Quick, ground: Ground, tmp_path: Path, little_memory: None, head: bytes
 ) -> None:
-    folder = tmp_path / "release"
-    folder.mkdir()
-    name = folder / f"{TOP}.tar.zst"
-    with zstd.open(name, "wb") as stream:
+    bomb = io.BytesIO()
+    with zstd.open(bomb, "wb") as stream:
         stream.write(tar() + head)
         for _ in range(2**10):
             stream.write(b"1\n" * 2**19)
         stream.write(NEXT + bytes(1024))
-    index = write_index(folder, [entry("modern", name.read_bytes(), 104)])
+    index = write_one(tmp_path / "release", bomb.getvalue(), 104)
     outlive(quick, str(index), {7}, cure=str(ground.newer))

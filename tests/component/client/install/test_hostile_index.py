@@ -92,9 +92,7 @@ def test_an_honest_index_is_served(machine: Machine, release: str) -> None:
 
 @pytest.mark.parametrize("place", [PAGE, FILE], ids=["page", "wheel"])
 @pytest.mark.parametrize("kind", [*FLOODS, *OTHERS])
-def test_what_never_ends_is_left(
-    machine: Machine, index: Server, release: str, kind: str, place: str
-) -> None:
+def test_the_endless_is_left(machine: Machine, index: Server, release: str, kind: str, place: str) -> None:
     index.always[place] = {**FLOODS, **OTHERS}[kind]
     begin = time.monotonic()
     assert machine.run("install", "--index", release, "--json") == 10, machine.err

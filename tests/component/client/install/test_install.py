@@ -24,6 +24,7 @@ from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, Server, name_of, serving, write_release
 from tests.doubles.wheels import CUBLAS, CUDNN, WHEELS, indexing
 from tests.support.forked import forked_pip
+from tests.support.messages import Told
 
 MODERN = name_of("modern")
 
@@ -41,7 +42,7 @@ def test_install_from_a_server_puts_every_byte_where_current_points(machine: Mac
     assert machine.litter() == []
 
 
-def test_the_info_file_says_what(machine: Machine, release: Path, told: Callable[[object], None]) -> None:
+def test_the_info_file_says_what(machine: Machine, release: Path, told: Told) -> None:
     machine.run("install", "--index", str(release))
     info = json.loads((machine.prefix / "current" / "gpu-package-info.json").read_text())
     assert Path(info["libsPath"], "libonnxruntime.so.1").read_bytes() == FILES["lib/libonnxruntime.so.1"]
@@ -121,9 +122,7 @@ def test_what_dead_installs_left_is_removed_but_a_download_goes_on(machine: Mach
     ],
     ids=["file", "folder", "link", "loop"],
 )
-def test_another_current_is_not_replaced(
-    machine: Machine, release: Path, make: Callable[[Path], object]
-) -> None:
+def test_another_current_is_kept(machine: Machine, release: Path, make: Callable[[Path], object]) -> None:
     current = machine.prefix / "current"
     machine.prefix.mkdir(parents=True)
     make(current)
@@ -147,9 +146,7 @@ def test_every_user_can_read_what_was_installed_under_a_strict_umask(machine: Ma
 
 
 @pytest.mark.parametrize(("key", "value"), [("name", "ortpacks-other"), ("glibc", "2.31")])
-def test_an_index_that_says_something_else_than_the_manifest_is_refused(
-    machine: Machine, release: Path, key: str, value: object
-) -> None:
+def test_index_and_manifest_must_agree(machine: Machine, release: Path, key: str, value: object) -> None:
     """The client selects by the index: the user would get another package than the selected one."""
     index = json.loads((release / "index.json").read_text())
     for package in index["packages"]:
@@ -199,9 +196,7 @@ def test_an_empty_variable_states_nothing(machine: Machine, release: Path) -> No
     assert not [name for name in names if f"{name}=" in machine.out]
 
 
-def test_a_file_system_may_lack_modes(
-    machine: Machine, release: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_may_lack_modes(machine: Machine, release: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On FAT, chmod(2) fails with EPERM."""
 
     def refuse(path: Path, mode: int) -> None:
@@ -235,9 +230,7 @@ def test_an_archive_for_another_gpu_is_the_cpu_with_the_reason(machine: Machine,
 @pytest.mark.parametrize(
     ("key", "value"), [("driver", {"floor": "new", "ceiling": None}), ("capabilities", {"x.y": "native"})]
 )
-def test_what_an_archive_says_of_itself_is_held_to_an_index_s_rules(
-    machine: Machine, tmp_path: Path, key: str, value: object
-) -> None:
+def test_an_archive_keeps_an_index_s_rules(machine: Machine, tmp_path: Path, key: str, value: object) -> None:
     release = write_release(tmp_path / "release", spoil=lambda manifest: manifest.update({key: value})).parent
     assert machine.run("install", "--offline", str(release / ARCHIVE)) == 2
     assert f"{ARCHIVE}: packages[0].{key}" in machine.err
@@ -340,9 +333,7 @@ def test_a_promise_that_nothing_can_be_held_to_is_refused(machine: Machine, serv
         ("http://[::1]:1/", False),
     ],
 )
-def test_without_https_and_beyond_this_machine_a_user_is_warned(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, url: str, warned: bool
-) -> None:
+def test_http_is_warned_of(machine: Machine, monkeypatch: pytest.MonkeyPatch, url: str, warned: bool) -> None:
     """Nothing is fetched: the proxy's port is closed."""
     for name in ("http_proxy", "https_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")

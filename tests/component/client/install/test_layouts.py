@@ -76,9 +76,7 @@ def test_the_other_layout_of_a_package_is_linked_from_the_one_before(machine: Ma
     assert (machine.prefix / "current").resolve().name.startswith(THIN)
 
 
-def test_zstd_is_taken_or_else_gzip(
-    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_zstd_goes_before_gzip(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing() -> None:
         raise ToolMissingError("Nothing here can unpack zstd.")
 

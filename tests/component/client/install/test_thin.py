@@ -7,7 +7,7 @@ import dataclasses
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, HOST, libraries, name_of, write_release
 from tests.doubles.wheels import CUBLAS, CUDNN, WHEELS, PackageIndex, Wheel, indexing, unpacked
 from tests.support.forked import forked_pip
+from tests.support.messages import Told
 
 ALL = {**FILES, **libraries(WHEELS)}
 
@@ -84,9 +85,7 @@ def test_an_environment_that_has_them_is_copied_from_and_nothing_is_fetched(
     assert machine.run("verify") == 0
 
 
-def test_look_in_from_the_environment_variable_and_the_running_python(
-    machine: Machine, release: Path, pypi: PackageIndex, tmp_path: Path
-) -> None:
+def test_look_in_of_the_variable(machine: Machine, release: Path, pypi: PackageIndex, tmp_path: Path) -> None:
     venv = unpacked(tmp_path / "torch", CUDNN)
     machine.env = {**machine.env, "ORTPACKS_LOOK_IN": f":{venv}:"}
     machine.environments = (unpacked(tmp_path / "own", CUBLAS),)
@@ -95,7 +94,7 @@ def test_look_in_from_the_environment_variable_and_the_running_python(
     assert "3 of 3 NVIDIA libraries are on this machine already" in machine.err
 
 
-def test_an_update_fetches_only_onnxruntime(
+def test_an_update_fetches_little(
     machine: Machine, release: Path, pypi: PackageIndex, tmp_path: Path
 ) -> None:
     machine.environments = (unpacked(tmp_path / "site-packages", *WHEELS),)
@@ -111,9 +110,7 @@ def test_an_update_fetches_only_onnxruntime(
     assert (after.st_ino, after.st_nlink) == (before.st_ino, 2)  # one file with two names
 
 
-def test_a_link_is_not_taken_for_a_library(
-    machine: Machine, release: Path, pypi: PackageIndex, tmp_path: Path
-) -> None:
+def test_a_link_is_no_library(machine: Machine, release: Path, pypi: PackageIndex, tmp_path: Path) -> None:
     machine.environments = (unpacked(tmp_path / "site-packages", *WHEELS),)
     machine.run("install", "--index", str(release))
     machine.environments = ()
@@ -168,9 +165,7 @@ def test_an_index_without_the_wheel_is_told(machine: Machine, release: Path, pyp
     assert "PIP_INDEX_URL" in told
 
 
-def test_an_index_that_serves_other_bytes_is_told(
-    machine: Machine, release: Path, pypi: PackageIndex
-) -> None:
+def test_other_bytes_of_an_index_are_told(machine: Machine, release: Path, pypi: PackageIndex) -> None:
     other = Wheel(CUDNN.name, CUDNN.version, {next(iter(CUDNN.libraries)): b"evil"})
     pypi.pages[f"/files/{CUDNN.file}"] = other.content
     told = refused(machine, release, 7)
@@ -205,7 +200,7 @@ DAMAGED[90] ^= 255
     ids=["no library", "another library", "damaged inside"],
 )
 def test_a_wheel_without_the_library_that_is_promised(
-    machine: Machine, tmp_path: Path, pypi: PackageIndex, told: Callable[[object], None], content: bytes
+    machine: Machine, tmp_path: Path, pypi: PackageIndex, told: Told, content: bytes
 ) -> None:
     pypi.pages[f"/files/{CUDNN.file}"] = content
     release = write_release(tmp_path / "release", layouts=("thin",), wheels=(_claiming(CUDNN, content),))
@@ -226,7 +221,7 @@ def claims(**changes: object) -> Wheel:
     ids=["a flag", "two words", "a hash", "a path", "a member outside"],
 )
 def test_a_source_that_pip_could_misread_is_refused(
-    machine: Machine, tmp_path: Path, pypi: PackageIndex, told: Callable[[object], None], wheel: Wheel
+    machine: Machine, tmp_path: Path, pypi: PackageIndex, told: Told, wheel: Wheel
 ) -> None:
     machine.environments = (tmp_path,)
     told(refused(machine, write_release(tmp_path / "release", layouts=("thin",), wheels=(wheel,)), 7).strip())
@@ -234,9 +229,7 @@ def test_a_source_that_pip_could_misread_is_refused(
 
 
 @pytest.mark.parametrize("key", ["files", "wheels"])
-def test_a_hash_that_is_a_path_or_words_for_pip_is_refused(
-    machine: Machine, tmp_path: Path, pypi: PackageIndex, key: str
-) -> None:
+def test_a_path_for_a_hash_is_refused(machine: Machine, tmp_path: Path, pypi: PackageIndex, key: str) -> None:
     def spoil(manifest: dict[str, Any]) -> None:
         manifest[key][-1]["sha256"] = "../../../escaped"
 
@@ -258,9 +251,7 @@ def test_room_for_the_wheels_is_asked_for(machine: Machine, tmp_path: Path, pypi
 
 
 @pytest.mark.parametrize("damage", [False, True])
-def test_what_came_is_not_fetched_again(
-    machine: Machine, release: Path, pypi: PackageIndex, damage: bool
-) -> None:
+def test_what_came_is_kept(machine: Machine, release: Path, pypi: PackageIndex, damage: bool) -> None:
     page = pypi.pages.pop(f"/simple/{CUDNN.name}/")
     assert machine.run("install", "--index", str(release)) == 10
     assert pypi.fetched == [CUBLAS.file]
@@ -305,7 +296,7 @@ def test_the_systems_and_condas_libraries_are_copied(
 
 
 @pytest.mark.parametrize("conda", ["/" + "x" * 5000, "/dev/null"])
-def test_a_conda_without_a_folder_has_nothing(
+def test_a_conda_without_a_folder_is_none(
     machine: Machine, release: Path, tmp_path: Path, conda: str
 ) -> None:
     machine.env = {**machine.env, "CONDA_PREFIX": conda}

@@ -42,9 +42,7 @@ def release(folder: Path, host: bytes, version: str = "1.23.2") -> str:
     ],
     ids=["newer glibc", "no library", "another version", "a library is missing", "it crashes"],
 )
-def test_what_does_not_load_changes_nothing(
-    machine: Machine, tmp_path: Path, host: bytes, words: str
-) -> None:
+def test_what_fails_changes_nothing(machine: Machine, tmp_path: Path, host: bytes, words: str) -> None:
     old = release(tmp_path / "old", library("1.22.0"), "1.22.0")
     assert machine.run("install", "--index", old) == 0, machine.err
     before = (machine.prefix / "current").resolve()
@@ -74,9 +72,7 @@ def test_a_file_system_that_runs_nothing_is_told_of(machine: Machine, tmp_path: 
     ],
 )
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le"])
-def test_windows_loader_is_heard_in_the_log(
-    machine: Machine, tmp_path: Path, said: str, encoding: str
-) -> None:
+def test_windows_loader_is_heard(machine: Machine, tmp_path: Path, said: str, encoding: str) -> None:
     log = f"\x1b[1;31m2026-11-24 [E:onnxruntime:ortpacks, provider_bridge_ort.cc:2002 x] {said}\n\x1b[m\n"
     (tmp_path / "log").write_bytes(log.encode(encoding))
     answer = '{"failed": "OrtSessionOptionsAppendExecutionProvider_Cuda: Failed to load shared library"}'
@@ -103,9 +99,7 @@ def test_what_no_longer_loads_is_not_taken_for_installed(machine: Machine, tmp_p
         ("echo \"ModuleNotFoundError: No module named '_ctypes'\" >&2; exit 1", "has no ctypes"),
     ],
 )
-def test_where_nothing_can_be_tried_the_install_stands(
-    machine: Machine, tmp_path: Path, text: str | None, words: str
-) -> None:
+def test_an_untried_install_stands(machine: Machine, tmp_path: Path, text: str | None, words: str) -> None:
     machine.python = script(tmp_path, text) if text else str(tmp_path / "python")
     assert machine.run("install", "--index", release(tmp_path / "release", FILES[HOST])) == 0, machine.err
     assert f"Not tried out: {'this Python' if text else machine.python} {words}" in machine.out

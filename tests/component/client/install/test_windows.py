@@ -9,24 +9,15 @@ import re
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.doubles.library import library
 from tests.doubles.machine import Machine
-from tests.doubles.release import (
-    FILES,
-    archive,
-    entry,
-    manifest_of,
-    name_of,
-    serving,
-    write_index,
-    write_release,
-)
+from tests.doubles.release import FILES, serving, write_release
 from tests.doubles.wheels import WHEELS, indexing
 from tests.doubles.windows_files import ACCESS_DENIED, NO_PRIVILEGE, SHARING_VIOLATION, windows
-from tests.support.factories.archives import member
 from tests.support.forked import forked_pip
 
 VERSIONS = ("1.22.0", "1.23.1", "1.23.2")
@@ -82,20 +73,14 @@ def test_a_prefix_is_the_same_in_whatever_case_it_is_written(machine: Machine, t
     assert [path.name for path in (tmp_path / "AppData").iterdir()] == ["tools"]
 
 
-def for_windows(text: str) -> str:
-    dll = "onnxruntime_providers_cuda.dll"
-    return text.replace("linux-x64", "win-x64").replace("libonnxruntime_providers_cuda.so", dll)
-
-
 def test_the_info_file_names_the_architectures_of_the_dll(machine: Machine, tmp_path: Path) -> None:
+    def spoil(manifest: dict[str, Any]) -> None:
+        manifest["platform"] = machine.platform
+        manifest["coverage"][0]["path"] = "lib/onnxruntime_providers_cuda.dll"
+
     machine.platform = "win-x64"
-    top = for_windows(name_of("modern"))
-    manifest = for_windows(json.dumps(manifest_of("modern", FILES)))
-    files = {"manifest.json": manifest.encode(), **FILES}
-    content = archive([member(for_windows(f"{top}/{path}"), data) for path, data in files.items()])
-    (tmp_path / f"{top}.tar.zst").write_bytes(content)
-    told = entry("modern", content, sum(map(len, FILES.values())))
-    index = write_index(tmp_path, [json.loads(for_windows(json.dumps(told)))])
+    index = write_release(tmp_path / "release", spoil=spoil)
+    index.write_text(index.read_text().replace('"platform": "linux-x64"', '"platform": "win-x64"'))
     run(machine, "install", "--index", str(index))
     info = json.loads((machine.prefix / "current" / "gpu-package-info.json").read_text())
     assert info["architectures"] == ["sm_75", "sm_80", "sm_86"]
@@ -117,9 +102,7 @@ def test_a_file_that_a_program_reads_is_replaced_once_it_is_closed(
     assert VERSIONS[1] in str(machine.answer("verify")["folder"])
 
 
-def test_a_scanner_may_open_new_files(
-    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_scanner_may_open_files(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     release = write_release(tmp_path / "release", layouts=("thin",), wheels=WHEELS)
     scanned: list[object] = []
     waits: list[float] = []
@@ -192,9 +175,7 @@ def test_every_command_follows_the_file(
     assert not machine.prefix.exists()
 
 
-def test_links_later_take_over(
-    machine: Machine, releases: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_links_take_over(machine: Machine, releases: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A kill between the two steps leaves the link and the file: the file decides."""
     with monkeypatch.context() as without_links:
         without_links.setattr(Path, "symlink_to", refuse)

@@ -7,7 +7,6 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from builder.formats.package_names import MUSL
 from tests.doubles.captures import CAPTURES, Quoted, quoted
 from tests.doubles.gpus import machine, probes, program
 from tests.support import ROOT
+from tests.support.messages import Told
 
 TWO_CARDS = """\
 case "$1" in
@@ -48,9 +48,7 @@ def test_an_nvidia_smi_that_writes_without_end_is_stopped(tmp_path: Path) -> Non
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300 * 1024, "KiB"
 
 
-def test_a_pipe_that_is_left_to_another_is_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pipe_left_open_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("builder.client.probe.smi.SECONDS", 0.3)
     found = detect(machine(tmp_path, smi=(program(tmp_path, "sleep 60 &"),)))
     assert probes(found)["nvidia-smi"].outcome is Outcome.TIMEOUT
@@ -110,14 +108,14 @@ which follows CUDA: a repeated number or UUID leaves no GPU.
 
 
 @pytest.mark.parametrize("name", STATED)
-def test_what_a_machine_and_its_user_say(tmp_path: Path, told: Callable[[object], None], name: str) -> None:
+def test_what_a_machine_and_its_user_say(tmp_path: Path, told: Told, name: str) -> None:
     files, env = STATED[name]
     smi = (program(tmp_path / "bin", files["smi"]),) if "smi" in files else ()
     put(tmp_path, files)
     told(described(detect(machine(tmp_path, smi=smi, env=env))))
 
 
-def test_a_mac_is_not_asked_for_a_driver(tmp_path: Path, told: Callable[[object], None]) -> None:
+def test_a_mac_is_not_asked_for_a_driver(tmp_path: Path, told: Told) -> None:
     asked = program(tmp_path, f"echo asked > {tmp_path}/asked")
     told(described(detect(machine(tmp_path, smi=(asked,), system="darwin"))))
     assert not (tmp_path / "asked").exists()
@@ -141,7 +139,7 @@ MADE = {"kepler-440 without compute_cap": kepler, "mig with a memory": divided}
 
 
 @pytest.mark.parametrize("name", [*MADE, *sorted(path.stem for path in CAPTURES.glob("*.txt"))])
-def test_every_capture_gives_its_cards(tmp_path: Path, told: Callable[[object], None], name: str) -> None:
+def test_every_capture_gives_its_cards(tmp_path: Path, told: Told, name: str) -> None:
     assert name in MADE or (CAPTURES / f"{name}.txt").read_text().startswith("source: https://github.com/")
     capture = MADE[name]() if name in MADE else quoted(name)
     told(described(detect(machine(tmp_path, smi=(capture.program(tmp_path / "bin"),)))))
@@ -226,8 +224,8 @@ class Driver:
 
 
 @pytest.fixture
-def driver(tmp_path: Path, driver_libraries: dict[str, str]) -> Driver:
-    return Driver(tmp_path, driver_libraries)
+def driver(tmp_path: Path, driver: dict[str, str]) -> Driver:
+    return Driver(tmp_path, driver)
 
 
 INSTANCE = "MIG-feb88891-0321-5fef-9c87-d4af3b54259e"
@@ -270,7 +268,7 @@ ANSWERS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_what_the_libraries_say(driver: Driver, told: Callable[[object], None], name: str) -> None:
+def test_what_the_libraries_say(driver: Driver, told: Told, name: str) -> None:
     lacks, env = ANSWERS[name]
     told(described(driver.found(*lacks, **env)))
 
@@ -283,9 +281,7 @@ def test_without_nvml_nvidia_smi_is_asked_for_the_driver_alone(driver: Driver, t
 
 
 @pytest.mark.parametrize("content", ["text", "code"])
-def test_a_library_that_does_not_load_or_lacks_functions(
-    tmp_path: Path, told: Callable[[object], None], content: str
-) -> None:
+def test_a_library_that_does_not_load(tmp_path: Path, told: Told, content: str) -> None:
     path = tmp_path / "libcuda.so.1"
     path.write_bytes(b"\x7fELF and no more")
     if content == "code":
@@ -320,9 +316,7 @@ def hurried(around: Surroundings, limit: float, *names: str) -> Surroundings:
 
 
 @BOTH_LIBRARIES
-def test_a_library_that_hangs_leaves_nothing_behind(
-    driver: Driver, tmp_path: Path, name: str, who: str
-) -> None:
+def test_a_library_that_hangs_is_killed(driver: Driver, tmp_path: Path, name: str, who: str) -> None:
     pid = tmp_path / "pid"
     around = driver.around(FAKE_PID=str(pid), **{who: "hang"})
     found = detect(hurried(around, 1, name))
@@ -333,10 +327,8 @@ def test_a_library_that_hangs_leaves_nothing_behind(
 
 
 @BOTH_LIBRARIES
-def test_an_orphaned_probe_ends_itself(
-    tmp_path: Path, driver_libraries: dict[str, str], name: str, who: str
-) -> None:
-    asked = driver_libraries[who.removeprefix("FAKE_").lower()]
+def test_an_orphaned_probe_ends_itself(tmp_path: Path, driver: Driver, name: str, who: str) -> None:
+    asked = driver.libraries[who.removeprefix("FAKE_").lower()]
     code = f"from {driver_calls.__name__} import main; main({name!r}, {asked!r}, longest=0.15)"
     argv = [sys.executable, "-c", code]
     env = {"PYTHONPATH": str(ROOT), who: "hang", "FAKE_PID": str(tmp_path / "pid")}
@@ -344,11 +336,11 @@ def test_an_orphaned_probe_ends_itself(
     assert ended.returncode == -signal.SIGALRM
 
 
-def test_the_loaders_own_search_path_counts(tmp_path: Path, driver_libraries: dict[str, str]) -> None:
-    names = {"cuda": cuda_places("linux")[0], "nvml": nvml_places("linux")[0]}
-    for library, name in names.items():
-        (tmp_path / name).symlink_to(driver_libraries[library])
-    around = machine(tmp_path, env={"LD_LIBRARY_PATH": str(tmp_path)}, **names)
+def test_the_loaders_own_search_path_counts(tmp_path: Path, driver: Driver) -> None:
+    cuda, nvml = cuda_places("linux")[0], nvml_places("linux")[0]
+    (tmp_path / cuda).symlink_to(driver.libraries["cuda"])
+    (tmp_path / nvml).symlink_to(driver.libraries["nvml"])
+    around = machine(tmp_path, cuda=cuda, nvml=nvml, env={"LD_LIBRARY_PATH": str(tmp_path)})
     assert {probe.outcome for probe in detect(around).replies.values() if probe.devices} == {Outcome.FOUND}
     assert len(detect(around).devices) == 2
 

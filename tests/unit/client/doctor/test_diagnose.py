@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -14,6 +13,7 @@ from builder.config.toolkits import ToolkitChoice, check_version
 from builder.facts.gpu.architectures import Arch, Capability
 from builder.facts.gpu.devices import profile_of
 from tests.support import ROOT
+from tests.support.messages import Told
 from tests.unit.client.doctor.doctor_cases import BARE, CASES, NO_DEVICE
 
 ADVICE = catalogue()
@@ -24,7 +24,7 @@ def codes_of(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_machine_gets_its_codes_the_worst_first(name: str, told: Callable[[object], None]) -> None:
+def test_a_machine_gets_its_codes_the_worst_first(name: str, told: Told) -> None:
     findings = diagnose(CASES[name])
     assert sorted(finding.code for finding in findings) == sorted(codes_of(name))
     ranks = [("error", "warning", "note").index(finding.severity.value) for finding in findings]

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import pytest
@@ -17,6 +16,7 @@ from builder.facts.gpu.devices import Device
 from builder.formats.index import Index, IndexPackage, offers
 from builder.formats.manifest import Driver, ModelRule
 from builder.formats.missing_kernels import MissingKernels
+from tests.support.messages import Told
 from tests.unit.client.selection.select_cases import (
     CAPABILITIES,
     INDEX,
@@ -154,7 +154,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_machine_gets_the_package_that_runs_on_it(name: str, told: Callable[[object], None]) -> None:
+def test_a_machine_gets_the_package_that_runs_on_it(name: str, told: Told) -> None:
     case = CASES[name]
     choice = select(case.devices, release(*case.packages), case.platform, case.glibc, hidden=case.hidden)
     assert (choice.package.name if choice.package else None) == case.chosen
@@ -228,9 +228,7 @@ def test_gpus_are_named_by_number_or_by_the_beginning_of_a_uuid(wanted: str, ind
 
 
 @pytest.mark.parametrize("devices", [MACHINE, ()], ids=["some", "none"])
-def test_a_name_of_no_one_gpu_says_what_is(
-    devices: tuple[Device, ...], told: Callable[[object], None]
-) -> None:
+def test_a_name_of_no_one_gpu_says_what_is(devices: tuple[Device, ...], told: Told) -> None:
     for wanted in ("3", "-1", "", "0,", "4f0c1111", "GPU-4f0c", "²"):
         with pytest.raises(ValidationError) as refused:
             only(devices, wanted)
@@ -267,9 +265,7 @@ def test_the_first_model_that_fits(vram: int | None, cores: int, ram: int, model
         ("linux-x64", 4096, 4096),
     ],
 )
-def test_a_model_takes_35_percent_of_unified_memory(
-    platform: str, vram: int | None, usable: int | None
-) -> None:
+def test_a_model_takes_35_percent_on_a_mac(platform: str, vram: int | None, usable: int | None) -> None:
     assert usable_vram(platform, 18432, vram) == usable
 
 
@@ -298,7 +294,7 @@ TABLES: dict[str, tuple[list[Device], Index, str, str | None]] = {
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_a_table_fits_into_120_columns(name: str, told: Callable[[object], None]) -> None:
+def test_a_table_fits_into_120_columns(name: str, told: Told) -> None:
     devices, index, platform, glibc = TABLES[name]
     table = lines(select(devices, index, platform, glibc), devices, index, platform, glibc)
     assert max(map(len, table)) <= 120

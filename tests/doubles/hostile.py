@@ -148,6 +148,27 @@ def floods(head: bytes, piece: bytes) -> Fault:
     return fault
 
 
+CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+LINE = b"X: y\r\n"
+
+ENDLESS: dict[str, Fault] = {
+    "100 Continue": floods(b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "100 Continue with headers": floods(b"", b"HTTP/1.1 100 Continue\r\n" + LINE * 90 + b"\r\n"),
+    "trailers": floods(CHUNKED + b"1\r\nx\r\n0\r\n", LINE),
+    "chunk extensions": floods(CHUNKED, b"1;" + b"x" * 60_000 + b"\r\nx\r\n"),
+}
+"""Lines around a body that never end."""
+
+CHUNK_SIZES: dict[str, Fault] = {
+    name: says(CHUNKED + said + b"\r\nhello\r\n0\r\n\r\n")
+    for name, said in {
+        "-5": b"-5", "no number": b"five", "none": b"", "huge": b"f" * 40, "huge line": b"5" * 70_000
+    }.items()
+}  # fmt: skip
+"""Chunks whose size is none."""
+
+
 def silent(handler: Handler, content: bytes) -> None:
     """Send half the file, then nothing for 5 seconds with the connection open."""
     handler.answer(200, content, cut=len(content) // 2)

@@ -1,7 +1,5 @@
 """Factory and server of a release folder with small packages, independent of the real writers."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io
@@ -264,7 +262,7 @@ class Handler(QuietHandler, BaseHTTPRequestHandler):
     answer = QuietHandler.respond
 
     @property
-    def host(self) -> Server:
+    def host(self) -> "Server":
         assert isinstance(self.server, Server)
         return self.server
 

@@ -1,7 +1,5 @@
 """Fixtures with a machine on which nothing is installed, and a release."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Shell scripts in place of programs that unpack archives."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 MACS_BSDTAR = """\

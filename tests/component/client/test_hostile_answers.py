@@ -3,8 +3,6 @@
 ``tests.fuzz.client`` runs briefly; ``python -m tests.fuzz.client`` is the long run.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,31 +11,16 @@ import pytest
 
 from builder.client import cli
 from builder.formats.text import shown
-from tests.doubles.hostile import FLOOD, chunked, floods, says
+from tests.doubles.hostile import CHUNK_SIZES, CHUNKED, ENDLESS, FLOOD, chunked, floods, says
 from tests.doubles.release import Fault, Server, serving, write_release
 from tests.fuzz.client import run
 from tests.fuzz.client_cases import SURFACES
 from tests.support.factories.signed_release import Signed
 from tests.support.factories.signing import FIRST
 
-CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-
-LINE = b"X: y\r\n"
-
-ENDLESS: dict[str, Fault] = {
-    "100 Continue": floods(b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
-    "100 Continue with headers": floods(b"", b"HTTP/1.1 100 Continue\r\n" + LINE * 90 + b"\r\n"),
-    "trailers": floods(CHUNKED + b"1\r\nx\r\n0\r\n", LINE),
-    "chunk extensions": floods(CHUNKED, b"1;" + b"x" * 60_000 + b"\r\nx\r\n"),
-}
-
 WRONG: dict[str, Fault] = {
-    "-5": says(CHUNKED + b"-5\r\nhello\r\n0\r\n\r\n"),
+    **CHUNK_SIZES,
     "-5 after bytes": says(CHUNKED + b"2\r\nhe\r\n-5\r\nllo\r\n0\r\n\r\n"),
-    "no number": says(CHUNKED + b"five\r\nhello\r\n0\r\n\r\n"),
-    "none": says(CHUNKED + b"\r\nhello\r\n0\r\n\r\n"),
-    "huge": says(CHUNKED + b"f" * 40 + b"\r\nhello\r\n0\r\n\r\n"),
-    "huge line": says(CHUNKED + b"5" * 70_000 + b"\r\nhello\r\n0\r\n\r\n"),
 }
 
 DOCUMENTS = ("index.json", "targets.json", "2.root.json", "ortpacks-legacy-1.23.2-cuda12.9-linux-x64.tar.zst")

@@ -1,7 +1,5 @@
 """Tests of the client where only a proxy is in reach and a CA of one's own has signed the server."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

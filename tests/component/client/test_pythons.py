@@ -1,13 +1,11 @@
 """Tests of ``ortpacks.pyz`` on every supported Python that is installed: each command once,
 without warnings."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -33,8 +31,6 @@ class Shell:
     pyz: Path
     home: Path
     path: str = "/usr/bin:/bin"
-    env: Mapping[str, str] = field(default_factory=dict)
-    """Variables in addition to the constant ones."""
 
     def run(self, *argv: str | Path, code: int = 0, told: str | None = "") -> str:
         """Run the client and return its standard output; a ``DeprecationWarning`` is an error.
@@ -45,7 +41,6 @@ class Shell:
         done = subprocess.run(
             [self.python, "-W", "error", "-I", "-S", self.pyz, *argv],
             env={
-                **self.env,
                 "PATH": self.path,
                 "HOME": str(self.home),
                 "ORTPACKS_FORCE_CC": "8.6",

@@ -1,8 +1,6 @@
 """Tests of the one file: two builds are equal, it runs without site-packages, and its JSON fits
 the schema."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os
@@ -10,7 +8,6 @@ import pty
 import subprocess
 import sys
 import zipfile
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -18,29 +15,13 @@ import pytest
 from builder.client.arguments import COMMANDS
 from builder.io.archive.client_zipapp import build_client
 from tests.doubles.machine import Machine
-from tests.doubles.release import FILES, manifest_of, write_release
-from tests.doubles.wheels import WHEELS
+from tests.doubles.release import write_release
 from tests.support import ROOT
 from tests.support.schemas import schema
 
 
-def build(folder: Path, index_url: str | None = None) -> Path:
-    return build_client(ROOT, folder / "ortpacks.pyz", index_url)
-
-
-def run(pyz: Path, *argv: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-I", "-S", pyz, *argv],
-        cwd="/",
-        env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", **(env or {})},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 def test_the_same_sources_give_the_same_bytes(pyz: Path, tmp_path: Path) -> None:
-    again = build(tmp_path)
+    again = build_client(ROOT, tmp_path / "ortpacks.pyz", None)
     assert again.read_bytes() == pyz.read_bytes()
     assert again.read_bytes().startswith(b"#!/usr/bin/env python3\n")
     assert os.access(again, os.X_OK)
@@ -149,13 +130,6 @@ def test_its_sources_are_python_3_9(pyz: Path) -> None:
         for name in archive.namelist():
             if name.endswith(".py"):
                 ast.parse(archive.read(name), name, feature_version=(3, 9))
-
-
-def test_the_stand_in_release_is_one_by_our_own_schemas(root: Path, tmp_path: Path) -> None:
-    release = write_release(tmp_path, layouts=("full", "thin"), forms=(".tar.zst", ".tar.gz"), wheels=WHEELS)
-    schema("index").validate(json.loads(release.read_text()))
-    for layout in ("full", "thin"):
-        schema("manifest").validate(manifest_of("modern", FILES, layout=layout, wheels=WHEELS))
 
 
 @pytest.mark.parametrize(

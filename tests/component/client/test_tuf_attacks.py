@@ -4,8 +4,6 @@ Source: The Update Framework, specification 1.0.31, section 1.5.2, and its page 
 on a machine that has installed a release from that mirror.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,9 +1,6 @@
 """Tests of the client's messages: before it acts, during work that takes time, and with bad streams."""
 
-from __future__ import annotations
-
 import io
-import itertools
 import json
 import os
 import subprocess
@@ -149,12 +146,17 @@ def test_a_download_of_unknown_size_has_no_percentage_and_ends_its_line(tmp_path
     assert written[-1].strip(" \r") == "100 % of 1.0 MiB".ljust(79) + "\n"
 
 
+def metered(*steps: tuple[float, int, int], columns: int = 80) -> list[str]:
+    """Return what is written at these seconds, at which so many MiB are here of so many in all."""
+    written, now = list[str](), [0.0]
+    meter = Meter(written.append, lambda: now[0], lambda: columns)
+    for now[0], done, size in steps:
+        meter(done * MIB, size * MIB)
+    return written
+
+
 def test_a_line_five_times_a_second_at_most_and_always_the_last() -> None:
-    written: list[str] = []
-    clock = itertools.count(0.0, 0.01)
-    meter = Meter(written.append, lambda: next(clock), lambda: 80)
-    for done in range(1, 101):
-        meter(done * MIB, 100 * MIB)
+    written = metered(*((done / 100, done + 1, 100) for done in range(100)))
     assert len(written) == 6, "at 0.0, 0.2, 0.4, 0.6 and 0.8 s, and at the end"
     assert written[-1].startswith("\r100 %")
     assert written[-1].endswith("\n")
@@ -163,22 +165,13 @@ def test_a_line_five_times_a_second_at_most_and_always_the_last() -> None:
 @pytest.mark.parametrize("columns", [0, 20, 300])
 def test_a_line_is_as_wide_as_the_terminal(columns: int) -> None:
     """A wider line would wrap, and each update would start a new line."""
-    written: list[str] = []
-    Meter(written.append, lambda: 0.0, lambda: columns)(MIB, 3000 * MIB)
-    assert len(written[0]) == len("\r") + max(columns - 1, 1)
-    assert "\r  0 % of 2.93 GiB".startswith(written[0].rstrip())
+    (line,) = metered((0.0, 1, 3000), columns=columns)
+    assert len(line) == len("\r") + max(columns - 1, 1)
+    assert "\r  0 % of 2.93 GiB".startswith(line.rstrip())
 
 
 def test_the_next_file_begins_anew() -> None:
-    written: list[str] = []
-    now = [0.0]
-    meter = Meter(written.append, lambda: now[0], lambda: 80)
-    meter(10 * MIB, 10 * MIB)
-    now[0] = 1000.0
-    meter(MIB, 20 * MIB)
-    now[0] = 1010.0
-    meter(11 * MIB, 20 * MIB)
-    assert "1.0 MiB/s, 9 s left" in written[-1]
+    assert "1.0 MiB/s, 9 s left" in metered((0.0, 10, 10), (1000.0, 1, 20), (1010.0, 11, 20))[-1]
 
 
 GPU = {"ORTPACKS_FORCE_CC": "8.6", "ORTPACKS_FORCE_DRIVER": "570.133.07"}

@@ -1,7 +1,5 @@
 """Tests of the choice of a session's GPU, and of the session's options."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tests of the sources of a session's settings, and of messages for wrong ones."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from unittest.mock import Mock

@@ -1,7 +1,5 @@
 """Tests of the runtime layer with one of our wheels: ``ortpacks.json`` counts if the wheel is in use."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files of a machine below a root of its own, and this machine's host library."""
 
-from __future__ import annotations
-
 import json
 import os
 from importlib.metadata import files

@@ -1,7 +1,5 @@
 """Tests of doctor: whole runs with a stand-in for the driver, and what it observes on a machine."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

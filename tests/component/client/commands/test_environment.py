@@ -1,7 +1,5 @@
 """Tests of the output of ``env``, which is also read by the programs it is written for, where they exist."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

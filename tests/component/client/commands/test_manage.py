@@ -1,7 +1,5 @@
 """Tests of list, rollback and uninstall, also when they are killed."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

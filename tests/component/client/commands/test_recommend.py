@@ -1,7 +1,5 @@
 """Tests of recommend, by its table and by opening models in the installed package, and of gpu-info.json."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Fixtures with two releases and a machine on which the older one is installed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -3,8 +3,6 @@
 ``test_faults_tar`` has archives with members outside their folder.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import itertools

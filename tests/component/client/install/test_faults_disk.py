@@ -1,8 +1,6 @@
 """Tests of full and read-only disks, clock changes and reused process numbers: the old version
 stays usable."""
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess

@@ -3,8 +3,6 @@
 Another process kills the client at any moment; ``test_kill`` kills it at a counted step instead.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -3,8 +3,6 @@
 Each archive has the size and hash of its index, so that only unpacking finds the fault.
 """
 
-from __future__ import annotations
-
 import io
 import resource
 from collections.abc import Iterator

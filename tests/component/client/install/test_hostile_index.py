@@ -1,7 +1,5 @@
 """Tests of package indexes that never come to the wheel: pip ends, with exit code 10 and one document."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator
@@ -10,15 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.doubles.hostile import FLOOD, floods, says
+from tests.doubles.hostile import CHUNK_SIZES, CHUNKED, ENDLESS, FLOOD, LINE, floods, says
 from tests.doubles.machine import Machine
 from tests.doubles.release import Fault, Handler, Server, serving, write_release
 from tests.doubles.wheels import CUDNN
 from tests.support import ROOT
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"
-
-CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
 
 
 def drips(head: bytes, piece: bytes) -> Fault:
@@ -36,10 +32,8 @@ def drips(head: bytes, piece: bytes) -> Fault:
 
 
 FLOODS: dict[str, Fault] = {
-    "100 Continue": floods(b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
-    "headers": floods(OK, b"X: y\r\n"),
-    "trailers": floods(CHUNKED + b"1\r\nx\r\n0\r\n", b"X: y\r\n"),
-    "chunk extensions": floods(CHUNKED, b"1;" + b"x" * 60_000 + b"\r\nx\r\n"),
+    **ENDLESS,
+    "headers": floods(OK, LINE),
     "a body": floods(OK + b"\r\n", b"x"),
     "a body in chunks": floods(CHUNKED, b"10000\r\n" + b"x" * 0x10000 + b"\r\n"),
 }
@@ -47,9 +41,7 @@ FLOODS: dict[str, Fault] = {
 OTHERS: dict[str, Fault] = {
     "drips of lines": drips(b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
     "drips of a body": drips(OK + b"Content-Length: 20000\r\n\r\n", b"x"),
-    "a chunk of -5": says(CHUNKED + b"-5\r\nhello\r\n0\r\n\r\n"),
-    "a chunk of no number": says(CHUNKED + b"five\r\nhello\r\n0\r\n\r\n"),
-    "a chunk that is huge": says(CHUNKED + b"f" * 40 + b"\r\nhello\r\n0\r\n\r\n"),
+    **{name: CHUNK_SIZES[name] for name in ("-5", "no number", "huge")},
 }
 
 PAGE, FILE = f"simple/{CUDNN.name}", f"files/{CUDNN.file}"

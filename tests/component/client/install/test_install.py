@@ -1,7 +1,5 @@
 """Tests of install and verify with small packages, and of their sources: a server, a folder, an archive."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Tests of the choice between layouts, kinds of archive and builds, and of the update from a lean package."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

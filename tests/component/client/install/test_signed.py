@@ -1,7 +1,5 @@
 """Tests of a client with a root: what it installs, and what it refuses with exit code 7."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import shutil

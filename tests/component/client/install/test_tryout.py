@@ -1,8 +1,6 @@
 """Tests of loading a package before it is used: one that does not load here does not replace the
 one in use."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Tests of the order in which GPUs are detected, and of what the user, the kernel and the system report."""
 
-from __future__ import annotations
-
 import os
 import resource
 import signal

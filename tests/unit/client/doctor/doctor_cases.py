@@ -5,8 +5,6 @@ after (NVIDIA/nvidia-container-toolkit#520, NixOS/nixos-hardware#1880, microsoft
 numbers of cuda.h and nvml.h.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from builder.client.doctor.observations import (

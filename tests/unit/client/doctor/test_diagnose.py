@@ -1,7 +1,5 @@
 """Tests of the findings that doctor derives from its observations; their words are in the catalogue."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Packages and GPUs for tests of selection; the maps are written by hand from NVIDIA's rules for each set."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from builder.facts.gpu.architectures import Capability

@@ -3,8 +3,6 @@
 ``CASES`` states each choice; the words are in the catalogue.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import pytest

@@ -3,8 +3,6 @@
 Drivers, systems and packages that need no GPU are in the table of ``test_select``.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 

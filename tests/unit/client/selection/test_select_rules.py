@@ -5,8 +5,6 @@ source. Each known difference from our rules is listed there by name, with the c
 any other difference fails.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace

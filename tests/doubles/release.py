@@ -82,23 +82,15 @@ def manifest_of(
     build: Build = REPACKED,
 ) -> dict[str, object]:
     return {
+        **shared(variant, version, layout, build),
         "format": build.format,
-        "name": name_of(variant, version, layout, build),
-        "layout": layout,
-        "variant": variant,
         "sm": ["75", "80", "86"],
-        "generations": ["Ampere"],
-        "platform": "linux-x64",
-        "provider": "cuda",
-        "glibc": "2.34",
         "glibcxx": "3.4.29",
         "onnxruntime": {**build.ort(version), "origin_reason": "test", "host": "wheel"},
         "base": {"name": "assembled", "reason": "test", "revision": None},
         "cuda": "12.9",
         "cudnn": "9.10.2.21",
         "toolkit": "official",
-        "driver": {"floor": "525.60.13", "ceiling": "580" if variant == "legacy" else None},
-        "capabilities": capabilities(variant),
         "coverage": [
             {
                 "path": "lib/libonnxruntime_providers_cuda.so",
@@ -142,8 +134,20 @@ def path_of(member: str) -> str:
     return f"lib/{member.rpartition('/')[2]}"
 
 
-def capabilities(variant: str) -> dict[str, str]:
-    return {item: "native" if item in NATIVE[variant] else "none" for item in CAPABILITIES.split()}
+def shared(variant: str, version: str, layout: str, build: Build) -> dict[str, object]:
+    """Return what a package's manifest and its entry in the index both say."""
+    native = NATIVE[variant]
+    return {
+        "name": name_of(variant, version, layout, build),
+        "variant": variant,
+        "platform": "linux-x64",
+        "provider": "cuda",
+        "glibc": "2.34",
+        "layout": layout,
+        "capabilities": {item: "native" if item in native else "none" for item in CAPABILITIES.split()},
+        "driver": {"floor": "525.60.13", "ceiling": "580" if variant == "legacy" else None},
+        "generations": ["Ampere"],
+    }
 
 
 def archive(members: list[tuple[tarfile.TarInfo, bytes]], form: str = ".tar.zst") -> bytes:
@@ -189,23 +193,14 @@ def entry(
     installed: int | None = None,
     build: Build = REPACKED,
 ) -> dict[str, object]:
-    name = name_of(variant, version, layout, build)
     return {
-        "name": name,
-        "file": f"{name}{form}",
-        "variant": variant,
-        "platform": "linux-x64",
-        "provider": "cuda",
-        "glibc": "2.34",
-        "layout": layout,
+        **shared(variant, version, layout, build),
+        "file": f"{name_of(variant, version, layout, build)}{form}",
         **digest(content),
         "parts": [],
         "unpacked_size": unpacked,
         "installed_size": unpacked if installed is None else installed,
         "onnxruntime": build.ort(version),
-        "capabilities": capabilities(variant),
-        "driver": {"floor": "525.60.13", "ceiling": "580" if variant == "legacy" else None},
-        "generations": ["Ampere"],
     }
 
 
@@ -251,6 +246,19 @@ def write_one(folder: Path, content: bytes, unpacked: int) -> Path:
     folder.mkdir()
     (folder / f"{name_of('modern')}.tar.zst").write_bytes(content)
     return write_index(folder, [entry("modern", content, unpacked)])
+
+
+def replace_host(folder: Path, content: bytes) -> None:
+    """Replace the installed package's host library, and its size and hash in the manifest.
+
+    This stands for a machine that changed after the install; only packages that match their manifest are run.
+    """
+    manifest = json.loads((folder / "manifest.json").read_text())
+    for entry in manifest["files"]:
+        if entry["path"] == HOST:
+            entry.update(digest(content))
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    (folder / HOST).write_bytes(content)
 
 
 class Handler(QuietHandler, BaseHTTPRequestHandler):

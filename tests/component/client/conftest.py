@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from builder.client import cli
 from tests.doubles.gpus import library
 from tests.doubles.machine import Machine
 from tests.doubles.release import write_release
+from tests.support.factories.signed_release import Signed
+from tests.support.factories.signing import FIRST
 
 
 @pytest.fixture(autouse=True)
@@ -31,3 +34,9 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Return stand-ins for the libraries of driver 570.133.07 with an H200 and a Quadro M2200."""
     folder = tmp_path_factory.mktemp("driver")
     return {"cuda": library(folder, "libcuda"), "nvml": library(folder, "nvml")}
+
+
+@pytest.fixture
+def signed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Signed:
+    monkeypatch.setattr(cli, "shipped", lambda name: FIRST)
+    return Signed(tmp_path)

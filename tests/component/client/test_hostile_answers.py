@@ -9,14 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from builder.client import cli
 from builder.formats.text import shown
 from tests.doubles.hostile import CHUNK_SIZES, CHUNKED, ENDLESS, FLOOD, chunked, floods, says
 from tests.doubles.release import Fault, Server, serving, write_release
 from tests.fuzz.client import run
 from tests.fuzz.client_cases import SURFACES
 from tests.support.factories.signed_release import Signed
-from tests.support.factories.signing import FIRST
 
 WRONG: dict[str, Fault] = {
     **CHUNK_SIZES,
@@ -24,12 +22,6 @@ WRONG: dict[str, Fault] = {
 }
 
 DOCUMENTS = ("index.json", "targets.json", "2.root.json", "ortpacks-legacy-1.23.2-cuda12.9-linux-x64.tar.zst")
-
-
-@pytest.fixture
-def signed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Signed:
-    monkeypatch.setattr(cli, "shipped", lambda name: FIRST)
-    return Signed(tmp_path)
 
 
 @pytest.fixture

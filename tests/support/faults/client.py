@@ -73,6 +73,11 @@ def version_in_use(machine: Machine) -> str:
     return (machine.prefix / "current").resolve().name.split("-")[2]
 
 
+def versions_in(machine: Machine) -> set[str]:
+    """Return the versions in the names of the installed folders."""
+    return {path.name.split("-")[2] for path in (machine.prefix / "versions").iterdir()}
+
+
 def require_usable(machine: Machine, versions: Collection[str]) -> None:
     """Assert that a whole package of one of ``versions`` is in use, and that ``env`` describes it."""
     assert machine.run("verify") == 0, machine.out + machine.err

@@ -124,7 +124,6 @@ FILES = ("m.onnx", "m_fp16.onnx", "m_int8.onnx", "m_quantized.onnx")
         (None, "low", "m_int8.onnx", "int8"),
         (None, "medium", "m.onnx", ""),
         ("5.2", "low", "m.onnx", ""),
-        ("6.1", "low", "m.onnx", ""),
         ("6.1", "medium", "m.onnx", ""),
         ("8.6", "low", "m_fp16.onnx", "fp16"),
         ("8.6", "medium", "m_fp16.onnx", "fp16"),

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from importlib.metadata import files
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,10 @@ from builder.client.trials import ort_calls
 from builder.client.trials.try_out import OrtTrials
 from builder.files.disk import is_writable
 from builder.formats.manifest import Manifest, loads
-from tests.component.client.commands.hosts import pci, put, real_host, replace_host
 from tests.doubles.gpus import machine
 from tests.doubles.library import CREATE_SESSION, library
 from tests.doubles.machine import Machine
-from tests.doubles.release import FILES, HOST, Build, manifest_of, write_release
+from tests.doubles.release import FILES, HOST, Build, manifest_of, replace_host, write_release
 from tests.support.messages import Told
 from tests.support.schemas import schema
 
@@ -41,6 +41,30 @@ REFUSES = library(
     refuses=[8],
     why="CUDA failure 209: no kernel image is available for execution on the device ; GPU=0",
 )
+
+
+def put(path: Path, content: bytes = b"") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def pci(root: Path, address: str, vendor: str, kind: str, device: str, driver: str | None = None) -> None:
+    """Write a PCI device in the form of sysfs (kernel ABI document sysfs-bus-pci)."""
+    folder = root / "sys/bus/pci/devices" / address
+    for name, value in (("vendor", vendor), ("class", kind), ("device", device)):
+        put(folder / name, f"{value}\n".encode())
+    if driver:
+        target = root / "sys/bus/pci/drivers" / driver
+        target.mkdir(parents=True, exist_ok=True)
+        (folder / "driver").symlink_to(os.path.relpath(target, folder))
+
+
+def real_host() -> Path:
+    """Return the path of the stock CPU wheel's host library."""
+    paths = files("onnxruntime") or ()
+    (library,) = [path for path in paths if path.name.startswith("libonnxruntime.so")]
+    return Path(str(library.locate()))
 
 
 @pytest.fixture
@@ -382,14 +406,6 @@ def test_a_library_of_the_same_name_in_a_folder_before_the_packages(package: Pat
     assert seen(package, package / "lib", other) == []
 
 
-def test_folders_that_are_not_there_and_empty_names_are_passed_over(package: Path, tmp_path: Path) -> None:
-    put(tmp_path / "other/libcudnn.so.9", b"x")
-    (tmp_path / "loop").symlink_to("loop")
-    found = seen(package, "/no/such", "", tmp_path / "loop", tmp_path / ("x" * 300), tmp_path / "other")
-    assert [shadow.name for shadow in found] == ["libcudnn.so.9"]
-    assert seen(package, env={"PATH": "/usr/bin"}) == []
-
-
 @pytest.mark.parametrize(
     ("site", "content", "versions"),
     [
@@ -421,14 +437,18 @@ def test_an_empty_name_is_this_folder(package: Path, tmp_path: Path, monkeypatch
     assert [shadow.path for shadow in seen(package, "../here")] == ["../here/libcudnn.so.9"]
 
 
-def test_a_removed_folder_is_empty(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Defect: the doctor ended with a message that a file is missing, without a name."""
-    put(tmp_path / "other/libcudnn.so.9", b"x")
+def test_folders_that_are_not_there_are_passed_over(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Defect: without its current folder, the doctor ended with a message that a file is missing."""
+    other = put(tmp_path / "other/libcudnn.so.9", b"x")
+    (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
-    found = seen(package, "", ".", tmp_path / "other")
-    assert [shadow.path for shadow in found] == [str(tmp_path / "other/libcudnn.so.9")]
+    found = seen(package, "/no/such", "", ".", tmp_path / "loop", tmp_path / ("x" * 300), other.parent)
+    assert [shadow.path for shadow in found] == [str(other)]
+    assert seen(package, env={"PATH": "/usr/bin"}) == []
 
 
 def test_distributions_are_read_from_their_records(tmp_path: Path) -> None:

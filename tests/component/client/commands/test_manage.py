@@ -12,10 +12,9 @@ import pytest
 from builder.client.install import installer
 from builder.client.install.prefix import Prefix
 from builder.files.file_lock import exclusive
-from tests.doubles.library import library
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, name_of, write_release
-from tests.support.faults.client import Quick
+from tests.support.faults.client import Quick, version_in_use, versions_in
 from tests.support.faults.killed import after_each_kill
 from tests.support.messages import Told
 from tests.support.schemas import schema
@@ -43,16 +42,6 @@ def machine(tmp_path: Path, installed: Path) -> Machine:
     return Quick(shutil.copytree(installed, tmp_path / "home", symlinks=True))
 
 
-def version_in_use(machine: Machine) -> str:
-    host = (machine.lib / "libonnxruntime.so.1").read_bytes()
-    return next(version for version in VERSIONS if host == library(version))
-
-
-def folders(machine: Machine) -> set[str]:
-    """Return the versions in the names of the installed folders."""
-    return {path.name.split("-")[2] for path in (machine.prefix / "versions").iterdir()}
-
-
 def test_rollback_goes_one_version_back_and_no_further(machine: Machine) -> None:
     assert version_in_use(machine) == "1.23.2"
     assert machine.answer("rollback")["command"] == "rollback"
@@ -66,7 +55,7 @@ def test_rollback_goes_one_version_back_and_no_further(machine: Machine) -> None
 def test_an_odd_history_removes_nothing(machine: Machine, releases: dict[str, Path], content: bytes) -> None:
     (machine.prefix / ".ortpacks/history").write_bytes(content)
     assert machine.run("install", "--index", str(releases["1.23.2"])) == 0, machine.err
-    assert folders(machine) == {"1.22.0", "1.23.2"}
+    assert versions_in(machine) == {"1.22.0", "1.23.2"}
 
 
 @pytest.mark.parametrize(
@@ -119,7 +108,7 @@ def test_a_version_without_a_manifest_is_uninstalled_alone(machine: Machine, arg
 
 def test_install_keeps_the_one_before(machine: Machine, releases: dict[str, Path]) -> None:
     assert machine.run("install", "--index", str(releases["1.24.0"])) == 0, machine.err
-    assert folders(machine) == {"1.23.2", "1.24.0"}
+    assert versions_in(machine) == {"1.23.2", "1.24.0"}
     assert f"freed: {name_of('modern', '1.22.0')}" in machine.out
     assert f"{name_of('modern', '1.23.2')}-" in machine.out, "what rollback goes back to"
 
@@ -215,7 +204,7 @@ def test_uninstall_old_keeps_what_is_in_use(machine: Machine) -> None:
     shared.hardlink_to(machine.lib / shared.name)
     own = sum(path.stat().st_size for path in old.rglob("*") if path.is_file()) - shared.stat().st_size
     assert machine.answer("uninstall", "--old")["freed"] == own
-    assert folders(machine) == {"1.23.2"}
+    assert versions_in(machine) == {"1.23.2"}
     assert machine.run("verify") == 0
     assert machine.run("rollback") == 3
 

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from builder.client.trials import ort_calls
-from tests.component.client.commands.hosts import replace_host
 from tests.doubles import release as release_double
 from tests.doubles.library import APPEND_CUDA, CREATE_SESSION, library
 from tests.doubles.machine import Machine
-from tests.doubles.release import FILES, HOST, REPACKED, Build, write_release
+from tests.doubles.release import FILES, HOST, REPACKED, Build, replace_host, write_release
 from tests.support.messages import Told
 
 CUDA_35 = (

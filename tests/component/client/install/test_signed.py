@@ -24,12 +24,6 @@ from tests.support.factories.signing import ALICE, BOB, FIRST, key, root, target
 NEW = key("new")
 
 
-@pytest.fixture
-def signed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Signed:
-    monkeypatch.setattr(cli, "shipped", lambda name: FIRST)
-    return Signed(tmp_path)
-
-
 def test_a_signed_release_is_installed_from_a_folder_and_a_server(signed: Signed) -> None:
     """What was verified is what is used: a server has no second chance to answer otherwise.
 

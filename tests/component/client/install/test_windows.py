@@ -6,7 +6,6 @@ import os
 import re
 import time
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -69,19 +68,6 @@ def test_a_prefix_is_the_same_in_whatever_case_it_is_written(machine: Machine, t
         assert VERSIONS[0] in machine.out
         run(machine, "uninstall", "--prefix", upper)
     assert [path.name for path in (tmp_path / "AppData").iterdir()] == ["tools"]
-
-
-def test_the_info_file_names_the_architectures_of_the_dll(machine: Machine, tmp_path: Path) -> None:
-    def spoil(manifest: dict[str, Any]) -> None:
-        manifest["platform"] = machine.platform
-        manifest["coverage"][0]["path"] = "lib/onnxruntime_providers_cuda.dll"
-
-    machine.platform = "win-x64"
-    index = write_release(tmp_path / "release", spoil=spoil)
-    index.write_text(index.read_text().replace('"platform": "linux-x64"', '"platform": "win-x64"'))
-    run(machine, "install", "--index", str(index))
-    info = json.loads((machine.prefix / "current" / "gpu-package-info.json").read_text())
-    assert info["architectures"] == ["sm_75", "sm_80", "sm_86"]
 
 
 @pytest.mark.parametrize("name", ["current.txt", "gpu-info.json", ".ortpacks/history"])

@@ -193,9 +193,7 @@ NO_CUDA = asked(cuda=NO_DEVICE)
 CASES: dict[str, Observations] = {
     "all is well": WELL,
     "a container that was given one of two cards": well(system=DOCKER, kernel=TWO_CARDS),
-    "a limit that is no version": well(
-        installed=replace(OWN, package=package("x", "8.6", floor="?", ceiling="??"))
-    ),
+    "an odd limit": well(installed=replace(OWN, package=package("x", "8.6", floor="?", ceiling="??"))),
     "a Python with the same version": venv("onnxruntime"),
     "JIT with a cache of just 1 GiB": jitted(cache=Cache(max_bytes=2**30)),
     "a GPU of unknown capability": well(devices=(gpu(None),)),
@@ -217,33 +215,23 @@ CASES: dict[str, Observations] = {
         )
         for stated in ("ORTPACKS_FORCE_CC=none", "ORTPACKS_FORCE_DRIVER=590.1")
     },
-    "D005: CUDA_VISIBLE_DEVICES names a GPU that is not there": answering(
-        NO_DEVICE, cuda_visible="7", devices=()
-    ),
-    "D005: CUDA_VISIBLE_DEVICES is empty": driven(
-        cuda_visible="", replies=asked(nvml=MISSING, cuda=NO_DEVICE)
-    ),
+    "D005: CUDA_VISIBLE_DEVICES names no GPU here": answering(NO_DEVICE, cuda_visible="7", devices=()),
+    "D005: CUDA_VISIBLE_DEVICES empty": driven(cuda_visible="", replies=asked(nvml=MISSING, cuda=NO_DEVICE)),
     "D006: no device files": driven(kernel=replace(WELL.kernel, control=ABSENT), replies=NO_CUDA),
     "D007 D028: device files of a group, and CUDA says 999": replace(
         failing(999, "CUDA_ERROR_UNKNOWN"), kernel=replace(WELL.kernel, control=FORBIDDEN), devices=()
     ),
     "D008: a driver without its part for CUDA": answering(MISSING),
     "D008: WSL2 without libcuda": bare(system=WSL, kernel=Kernel(dxg=True)),
-    "D009: a driver that is loaded somewhere and lists no GPU": bare(
-        replies=asked(nvml=NONE, cuda=NO_DEVICE, smi=MISSING)
-    ),
+    "D009: a driver somewhere that lists no GPU": bare(replies=asked(nvml=NONE, cuda=NO_DEVICE, smi=MISSING)),
     "D009: all GPUs in MIG mode without an instance": answering(NO_DEVICE),
     "D009: a container where CUDA says 100": answering(NO_DEVICE, system=DOCKER),
     "D010: a Pascal card and driver 590": bare(
         kernel=PASCAL, replies=asked(nvml=NONE, cuda=NO_DEVICE, smi=NONE), driver="590.44.01", installed=OLD
     ),
     "D013: NVML hangs, and CUDA is not there": bare(replies=asked(nvml=HANGS, cuda=MISSING, smi=HANGS)),
-    "D014: a libcuda that cannot be loaded": answering(
-        reply("failed", "it is there and cannot be loaded: …")
-    ),
-    "D015: a driver that is not loaded, and no card": bare(
-        replies=asked(nvml=NOT_LOADED, cuda=NO_DEVICE, smi=SMI_9)
-    ),
+    "D014: a libcuda that does not load": answering(reply("failed", "it is there and cannot be loaded: …")),
+    "D015: an unloaded driver, and no card": bare(replies=asked(nvml=NOT_LOADED, cuda=NO_DEVICE, smi=SMI_9)),
     "D021 D403: 35": trying("CUDA failure 35: CUDA driver version is insufficient for CUDA runtime", 35),
     "D022 D403: 209": trying("CUDA failure 209: no kernel image is available for execution", 209),
     "D023 D403: 222": trying("CUDA failure 222: the provided PTX was compiled with", 222),
@@ -257,18 +245,14 @@ CASES: dict[str, Observations] = {
     "D025: 804": failing(804, "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE"),
     "D026: WSL2's 500 with a driver from before 555": replace(WSL_500, driver="552.44"),
     "D026: WSL2's 500 with the library there": replace(WSL_500, kernel=Kernel(dxg=True, dxgdmal=True)),
-    "D026: 500 in a container that is not WSL's": replace(
-        failing(500, "CUDA_ERROR_NOT_FOUND"), system=DOCKER
-    ),
+    "D026: 500 in a container without WSL": replace(failing(500, "CUDA_ERROR_NOT_FOUND"), system=DOCKER),
     "D027: 802": failing(802, "CUDA_ERROR_SYSTEM_NOT_READY"),
     "D029: a number that nobody has met": failing(719, "CUDA_ERROR_LAUNCH_FAILED"),
     "D030: a GPU that fell off the bus": driven(
         replies=asked(nvml=reply("failed", code=15, error="GPU is lost"), cuda=NO_DEVICE)
     ),
     "D031: a driver below the package's floor": well(driver="520.61.05", devices=(gpu("8.6", "520.61.05"),)),
-    "D031 D201: a driver below CUDA 12's floor and no package": well(
-        driver="470.256.02", devices=(gpu("8.6"),), installed=None, trial=None
-    ),
+    "D031 D201: an old driver": well(driver="470.256.02", devices=(gpu("8.6"),), installed=None, trial=None),
     "D032: a Pascal card that driver 590 lists all the same": well(
         kernel=replace(WELL.kernel, cards=(replace(GTX1080, driver="nvidia"),)),
         devices=(gpu("6.1", "590.44.01"),),
@@ -279,16 +263,10 @@ CASES: dict[str, Observations] = {
     # cuda.h: the application has loaded a stub library; NVIDIA/warp#219 had its folder on the search path
     "D034: 34": failing(34, "CUDA_ERROR_STUB_LIBRARY"),
     "D101: docker run without --gpus": bare(system=DOCKER, kernel=IN_SIGHT),
-    "D101: a container, and the card alone tells of the host's": bare(
-        system=DOCKER, kernel=Kernel(cards=(RTX3060,))
-    ),
+    "D101: a container, and the host's card alone": bare(system=DOCKER, kernel=Kernel(cards=(RTX3060,))),
     "D102: NVIDIA_VISIBLE_DEVICES=void": bare(system=replace(DOCKER, nvidia_visible="void"), kernel=IN_SIGHT),
-    "D103: a container with utility and without compute": answering(
-        MISSING, system=replace(DOCKER, nvidia_capabilities="utility")
-    ),
-    "D103: NVIDIA_VISIBLE_DEVICES=void, and the device files are there": bare(
-        system=replace(DOCKER, nvidia_visible="void"), kernel=WELL.kernel
-    ),
+    "D103: utility, no compute": answering(MISSING, system=replace(DOCKER, nvidia_capabilities="utility")),
+    "D103: void, with device files": bare(system=replace(DOCKER, nvidia_visible="void"), kernel=WELL.kernel),
     "D104: a container with compute and without utility": well(
         system=replace(DOCKER, nvidia_capabilities="compute"), replies=asked(nvml=MISSING, cuda=FOUND)
     ),
@@ -297,15 +275,11 @@ CASES: dict[str, Observations] = {
     "D107 D201: a Jetson": replace(
         NEW, platform="linux-arm64", system=System(glibc="2.35", jetson="NVIDIA Jetson Orin Nano")
     ),
-    "D202: current leads nowhere": well(
-        installed=None, broken="/data/current leads to no package.", trial=None
-    ),
+    "D202: current is broken": well(installed=None, broken="/data/current leads to no package.", trial=None),
     "D203: a library of the package was replaced": well(
         installed=replace(OWN, problems=("lib/x: sha256 differs", "lib/y: is missing"))
     ),
-    "D205: the card was changed for one that the package runs on by JIT": replace(
-        jitted(), installed=replace(OWN, cuda="12.8")
-    ),
+    "D205: another card, which runs by JIT": replace(jitted(), installed=replace(OWN, cuda="12.8")),
     "D206: two cards of two packages": well(
         kernel=TWO_CARDS,
         replies=asked(nvml=reply("found", listed=2), cuda=reply("found", listed=2)),
@@ -327,9 +301,7 @@ CASES: dict[str, Observations] = {
     "D210: PTX of CUDA 12.9 and a driver of 12.8": replace(jitted(), installed=replace(OWN, support="jit")),
     "D211: a lean package": well(installed=LEAN),
     "D211 D401: a lean package, and a model that fails otherwise": opening("Protobuf parsing failed."),
-    "D211 D403 D404: a lean package whose own session misses a kernel": replace(
-        trying("Kernel not found", None), installed=LEAN
-    ),
+    "D211 D403 D404: it lacks a kernel itself": replace(trying("Kernel not found", None), installed=LEAN),
     "D211 D404: a lean package, and a transformer": opening(NO_BIAS_GELU),
     "D301: ORT_DYLIB_PATH leads elsewhere": well(host="/usr/lib/libonnxruntime.so"),
     "D302: another ONNX Runtime first": shadow("libonnxruntime.so.1", "1.20.1", "1.23.2"),
@@ -343,14 +315,10 @@ CASES: dict[str, Observations] = {
     "D309: JIT without a cache": jitted(cache=Cache(disabled=True)),
     "D309: JIT with a cache of 256 MiB": jitted(cache=Cache(max_bytes=2**28)),
     "D309: JIT with a cache folder of root's": jitted(cache=Cache(folder="/root/.nv", writable=False)),
-    "D310 D403: a wheel of ours without NVIDIA's": venv(
-        "ortpacks-onnxruntime-gpu", lacks=("nvidia-cudnn-cu12==9.10.2.21",)
-    ),
+    "D310 D403: our wheel alone": venv("ortpacks-onnxruntime-gpu", lacks=("nvidia-cudnn-cu12==9.10.2.21",)),
     "D401: a full package, and an operator without a kernel": opening(NO_BIAS_GELU, OWN),
     "D402: a host library that does not load": trying("invalid ELF header", None, on_cpu=False),
-    "D403 D405: a provider that does not load": trying(
-        "libcufft.so.11: cannot open shared object file", None
-    ),
+    "D403 D405: no provider that loads": trying("libcufft.so.11: cannot open shared object file", None),
     "D403 D405: a provider that does not load on Windows": trying(
         'Error loading "C:\\a.dll" which depends on "cublasLt64_12.dll" which is missing.', None
     ),

@@ -42,16 +42,16 @@ def windows(root: Path, *, links: bool = False) -> Iterator[list[str]]:
     """
     rules = _Rules(root.resolve(), links)
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("replace", "rename"):
-            patch.setattr(os, name, rules.checked(getattr(os, name), rules.move))
-        for name in ("unlink", "remove"):
-            patch.setattr(os, name, rules.checked(getattr(os, name), rules.remove))
-        for name in ("mkdir", "open"):
-            patch.setattr(os, name, rules.checked(getattr(os, name), rules.name))
-        for name in ("stat", "lstat", "scandir", "listdir", "rmdir", "readlink", "chmod", "link", "access"):
-            patch.setattr(os, name, rules.checked(getattr(os, name)))
+        for rule, names in {
+            rules.move: "replace rename",
+            rules.remove: "unlink remove",
+            rules.name: "mkdir open",
+            rules.link: "symlink",
+            None: "stat lstat scandir listdir rmdir readlink chmod link access",
+        }.items():
+            for name in names.split():
+                patch.setattr(os, name, rules.checked(getattr(os, name), rule))
         patch.setattr(io, "open", rules.checked(io.open, rules.name))
-        patch.setattr(os, "symlink", rules.checked(os.symlink, rules.link))
         yield rules.refused
 
 

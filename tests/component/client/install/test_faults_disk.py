@@ -13,9 +13,7 @@ import pytest
 
 from tests.support.faults.client import NEW, OLD, Ground, Quick, require_cured, require_usable, version_in_use
 
-KIB = 1024
-
-ROOM = 400 * KIB
+ROOM = 400 * 1024
 """Upper limit of the bytes that the newer release adds to the older one: two archives and two trees."""
 
 COMMANDS = ["install", "rollback", "uninstall"]

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.component.client.stand_in_programs import MACS_BSDTAR, named
 from tests.doubles.release import FILES, serving, write_release
 from tests.doubles.wheels import WHEELS, unpacked
 from tests.support import ROOT
@@ -158,29 +157,6 @@ def test_the_runtime_layer_runs_on_each_python(version: str, pyz: Path, tmp_path
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert (said["provider"], said["proved"]) == ("cpu", True)
-
-
-READ_ZSTD = ("3.14", "3.15")
-
-
-@pytest.fixture
-def mac(shell: Shell, tmp_path: Path) -> Shell:
-    """Return a shell on which nothing reads zstd, though bsdtar seems to."""
-    if shell.python.endswith(READ_ZSTD):
-        pytest.skip("this Python reads zstd")
-    (tmp_path / "bin").mkdir()
-    named(tmp_path / "bin", bsdtar=MACS_BSDTAR)
-    return replace(shell, path=str(tmp_path / "bin"))
-
-
-@pytest.mark.parametrize("shell", ENDS, indirect=True)
-def test_without_zstd_it_says_what_to_install_before_the_download(mac: Shell, tmp_path: Path) -> None:
-    index = write_release(tmp_path / "release")
-    with serving(index.parent) as server:
-        argv = ["install", "--index", f"{server.url}/", "--json"]
-        said = json.loads(mac.run(*argv, code=4, told=None))["error"]["message"]
-        assert [path for path, _ in server.requests] == ["/index.json"]
-    assert said.startswith("Nothing here can unpack zstd. Install one of: ")
 
 
 @pytest.mark.parametrize("shell", ENDS, indirect=True)

@@ -26,7 +26,6 @@ from builder.files import decompression
 from builder.files.decompression import output_of, require_zstd, window_of
 from builder.formats.manifest import Manifest
 from builder.formats.package_names import Form
-from tests.component.client.stand_in_programs import MACS_BSDTAR, named
 from tests.doubles.machine import Machine
 from tests.doubles.release import archive, members, name_of, write_one
 from tests.support.factories.archives import member
@@ -39,6 +38,21 @@ Members = list[tuple[tarfile.TarInfo, bytes]]
 
 Readers = Callable[..., None]
 """A function that makes modules and programs the only ones here that can decompress zstd."""
+
+
+MACS_BSDTAR = """\
+echo "bsdtar: Error opening archive: Can't initialize filter; unable to run program \\"zstd -d -qq\\"" >&2
+exit 1
+"""
+"""Message and exit status of libarchive 3.5 without libzstd on a machine without zstd."""
+
+
+def named(folder: Path, **scripts: str) -> dict[str, str]:
+    """Write these programs and return their paths by name."""
+    for name, script in scripts.items():
+        (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+        (folder / name).chmod(0o755)
+    return {name: str(folder / name) for name in scripts}
 
 
 @pytest.fixture

@@ -561,6 +561,9 @@ def test_zstd_goes_before_gzip(machine: Machine, tmp_path: Path, monkeypatch: py
         monkeypatch.setattr(decompression, "require_zstd", missing)
         assert machine.run("install", "--index", f"{server.url}/") == 0, machine.err
         assert fetched(server) == [f"{MODERN}.tar.zst", f"{MODERN}.tar.gz"]
+    with serving(write_release(tmp_path / "zstd", version="1.24.0").parent) as server:
+        assert machine.run("install", "--index", f"{server.url}/") == 4
+        assert fetched(server) == []
     assert "As gzip: nothing here can unpack zstd." in machine.out
     assert machine.run("verify") == 0
     assert machine.run("install", "--index", str(only)) == 0, machine.err

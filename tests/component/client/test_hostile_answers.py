@@ -1,19 +1,26 @@
 """Tests of servers that never come to the file, send wrong chunk sizes or forge lines of the output.
 
+Package indexes are such servers too: pip ends, with exit code 10 and one document.
+
 ``tests.fuzz.client`` runs briefly; ``python -m tests.fuzz.client`` is the long run.
 """
 
 import json
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from builder.formats.text import shown
-from tests.doubles.hostile import CHUNK_SIZES, CHUNKED, ENDLESS, FLOOD, chunked, floods, says
-from tests.doubles.release import Fault, Server, serving, write_release
+from tests.doubles.hostile import CHUNK_SIZES, CHUNKED, ENDLESS, FLOOD, LINE, chunked, floods, says
+from tests.doubles.machine import Machine
+from tests.doubles.release import Fault, Handler, Server, serving, write_release
+from tests.doubles.wheels import CUDNN
 from tests.fuzz.client import run
 from tests.fuzz.client_cases import SURFACES
+from tests.support import ROOT
 from tests.support.factories.signed_release import Signed
 
 WRONG: dict[str, Fault] = {
@@ -51,7 +58,7 @@ def test_what_is_not_the_file_has_an_end(signed: Signed, server: Server, documen
 
 @pytest.mark.parametrize("flags", [[], ["--trust-unsigned"]])
 @pytest.mark.parametrize("kind", [*ENDLESS, "-5", "a body"])
-def test_self_update_has_limits(
+def test_self_update_ends(
     signed: Signed, server: Server, tmp_path: Path, kind: str, flags: list[str]
 ) -> None:
     program = signed.machine.program = tmp_path / "ortpacks.pyz"
@@ -124,3 +131,87 @@ def test_the_client_takes_or_refuses_what_is_hostile(surface: str) -> None:
     found = run(CASES, SEED, (surface,))
     assert not found.broken, f"seed {SEED}: {found.broken[0]}"
     assert CASES // 4 < found.refused < CASES, found
+
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"
+
+
+def drips(head: bytes, piece: bytes) -> Fault:
+    """Return a fault that sends ``head``, and ``piece`` 20 times a second for a minute."""
+
+    def fault(handler: Handler, content: bytes) -> None:
+        handler.close_connection = True
+        with suppress(OSError):
+            handler.wfile.write(head)
+            for _ in range(1200):
+                handler.wfile.write(piece)
+                time.sleep(0.05)
+
+    return fault
+
+
+FLOODS: dict[str, Fault] = {
+    **ENDLESS,
+    "headers": floods(OK, LINE),
+    "a body": floods(OK + b"\r\n", b"x"),
+    "a body in chunks": floods(CHUNKED, b"10000\r\n" + b"x" * 0x10000 + b"\r\n"),
+}
+
+OTHERS: dict[str, Fault] = {
+    "drips of lines": drips(b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "drips of a body": drips(OK + b"Content-Length: 20000\r\n\r\n", b"x"),
+    **{name: CHUNK_SIZES[name] for name in ("-5", "no number", "huge")},
+}
+
+WHEEL_PAGE, WHEEL_FILE = f"simple/{CUDNN.name}", f"files/{CUDNN.file}"
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[Server]:
+    (tmp_path / "index/files").mkdir(parents=True)
+    (tmp_path / "index" / WHEEL_FILE).write_bytes(CUDNN.content)
+    page = f'<a href="/{WHEEL_FILE}">{CUDNN.file}</a>'.encode()
+    with serving(tmp_path / "index") as server:
+        server.always[WHEEL_PAGE] = says(
+            OK + b"Connection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(page), page)
+        )
+        yield server
+
+
+@pytest.fixture
+def machine(tmp_path: Path, index: Server, request: pytest.FixtureRequest) -> Machine:
+    """A machine whose pip makes one attempt, and whose server may take 1 s or 30 s for little."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site/sitecustomize.py").write_text(
+        f"import sys; sys.path.append({str(ROOT)!r})\n"
+        "from builder.files import http_opener\n"
+        f"http_opener.WINDOW_SECONDS = {1.0 if 'drips' in request.node.name else 30.0}\n"
+        "sys.path.pop()\n"
+    )
+    env = {"PIP_INDEX_URL": f"{index.url}/simple", "PIP_RESUME_RETRIES": "0", "NO_PROXY": "*"}
+    return Machine(tmp_path / "home", pip={**env, "PYTHONPATH": str(tmp_path / "site")})
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> str:
+    return str(write_release(tmp_path / "release", layouts=("thin",), wheels=(CUDNN,)))
+
+
+def test_an_honest_index_is_served(machine: Machine, release: str) -> None:
+    assert machine.run("install", "--index", release) == 0, machine.err
+
+
+@pytest.mark.parametrize("place", [WHEEL_PAGE, WHEEL_FILE], ids=["page", "wheel"])
+@pytest.mark.parametrize("kind", [*FLOODS, *OTHERS])
+def test_the_endless_is_left(machine: Machine, index: Server, release: str, kind: str, place: str) -> None:
+    index.always[place] = {**FLOODS, **OTHERS}[kind]
+    begin = time.monotonic()
+    assert machine.run("install", "--index", release, "--json") == 10, machine.err
+    assert time.monotonic() - begin < 50
+    assert machine.litter() == []
+    error = json.loads(machine.out)["error"]
+    assert error["code"] == 10
+    assert "http_opener.py" not in error["message"], "no traceback"
+    assert all(sent < FLOOD for sent in index.flooded)
+    if kind != "headers":  # of which http.client reads 100
+        assert ("The package index sends" if kind in FLOODS else CUDNN.name) in error["message"]

@@ -84,9 +84,7 @@ def test_a_python_without_all_of_its_standard_library_is_told(pyz: Path, module:
         ),
     ],
 )  # fmt: skip
-def test_each_failure_is_told(
-    machine: Machine, release: Path, argv: list[str], code: int, words: str
-) -> None:
+def test_a_failure_is_told(machine: Machine, release: Path, argv: list[str], code: int, words: str) -> None:
     argv = [str(release) if word == "RELEASE" else word for word in argv]
     assert machine.run(*argv, "--json") == code, machine.err
     answer = json.loads(machine.out)

@@ -168,9 +168,7 @@ def test_empty_inputs_are_refused_where_onnx_runtime_would_end_the_process(tmp_p
 
 
 @asking
-def test_an_opset_that_onnx_runtime_does_not_know_is_told_before_the_model_loads(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_opset_that_is_too_new_is_told_first(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """ONNX Runtime refuses the model afterwards, and names the newest opset that it knows itself."""
     made, report = onnx.load_from_string(ONE_NODE), Report()
     made.opset_import[0].version = 99
@@ -385,9 +383,7 @@ class InvalidArgument(Exception):  # noqa: N818 - ONNX Runtime's name
         RuntimeError("INVALID_ARGUMENT : Got invalid dimensions for input: x"),
     ],
 )
-def test_a_callers_fault_is_not_the_gpus(
-    model: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception
-) -> None:
+def test_callers_faults_are_theirs(model: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception) -> None:
     """ONNX Runtime's Python code raises a plain ValueError that quotes the names it was given."""
     gpu = Gpu(9, "")
     monkeypatch.setattr(gpu, "run", Mock(side_effect=fault))

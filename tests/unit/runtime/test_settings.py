@@ -171,9 +171,7 @@ def test_native_code_goes_before_jit_and_before_memory() -> None:
     assert fitting(THREE, WHEEL, Settings()).ordinal == 0, "nothing is known of a wheel: the most memory"
 
 
-def test_a_gpu_that_no_client_can_judge_is_left(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_gpu_that_no_client_can_judge_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORTPACKS_CLIENT", "/no/such/ortpacks.pyz")
     monkeypatch.setattr(places, "devices", lambda: (gpu("8.8", 8192),))
     monkeypatch.setattr(libraries, "find", lambda _: PACKAGE)
@@ -229,9 +227,7 @@ def test_a_gpu_of_unknown_capability_is_named(tmp_path: Path, monkeypatch: pytes
         assert provider_options("tensorrt", 1, level, profile) == {**unknown, "trt_fp16_enable": is_half}
 
 
-def test_tensorrt_asks_for_a_folder_for_its_engines(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_tensorrt_asks_for_a_folder_for_its_engines(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_home() -> Path:
         raise RuntimeError("Could not determine home directory.")
 

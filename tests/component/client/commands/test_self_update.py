@@ -18,7 +18,7 @@ from builder.io.archive.client_zipapp import build_client
 from tests.doubles.machine import NOW, Machine
 from tests.doubles.release import serving
 from tests.support import ROOT
-from tests.support.factories.signing import FIRST, targets
+from tests.support.factories.signing import ALICE, BOB, CI, FIRST, root, targets
 from tests.support.messages import Told
 from tests.support.schemas import schema
 
@@ -204,6 +204,12 @@ def test_an_older_release_than_the_one_that_was_taken_is_refused(desk: Desk) -> 
     desk.put(desk.old, now=old)
     assert desk.update() == 7
     assert "is older than the release that was taken from there before" in desk.machine.err
+
+
+def test_a_client_with_older_keys_is_refused(desk: Desk) -> None:
+    desk.root = root(ALICE, BOB, before=FIRST, release_keys=[CI.public])
+    (desk.folder / "2.root.json").write_bytes(desk.root)
+    assert "the keys in its ortpacks.pyz do not follow this one's" in desk.refused(7)
 
 
 def test_a_prefix_that_cannot_be_written_leaves_the_program(desk: Desk) -> None:

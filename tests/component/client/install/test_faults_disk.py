@@ -119,9 +119,7 @@ def test_files_of_another_century_are_files(quick: Quick, ground: Ground, year: 
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_process_number_that_comes_again_meets_no_leftovers(
-    quick: Quick, ground: Ground, monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
+def test_a_reused_number(quick: Quick, ground: Ground, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     """In a container, a client often has the process number of one that was killed."""
     monkeypatch.setattr(os, "getpid", lambda: 7)
     machine = quick

@@ -116,9 +116,7 @@ def test_look_in_of_the_variable(machine: Machine, release: Path, pypi: PackageI
     assert "3 of 3 NVIDIA libraries are on this machine already" in machine.err
 
 
-def test_an_update_fetches_little(
-    machine: Machine, release: Path, pypi: PackageIndex, tmp_path: Path
-) -> None:
+def test_updates_fetch_little(machine: Machine, release: Path, pypi: PackageIndex, tmp_path: Path) -> None:
     machine.environments = (unpacked(tmp_path / "site-packages", *WHEELS),)
     machine.run("install", "--index", str(release))
     machine.environments = ()
@@ -290,9 +288,7 @@ def test_what_came_is_kept(machine: Machine, release: Path, pypi: PackageIndex, 
 
 
 @pytest.mark.parametrize("conda", ["/" + "x" * 5000, "/dev/null"])
-def test_a_conda_without_a_folder_is_none(
-    machine: Machine, release: Path, tmp_path: Path, conda: str
-) -> None:
+def test_conda_without_a_folder_is_none(machine: Machine, release: Path, tmp_path: Path, conda: str) -> None:
     machine.env = {**machine.env, "CONDA_PREFIX": conda}
     machine.environments = (unpacked(tmp_path / "site-packages", *WHEELS),)
     assert machine.run("install", "--index", str(release)) == 0, machine.err

@@ -6,6 +6,7 @@ numbers of cuda.h and nvml.h.
 """
 
 from dataclasses import replace
+from functools import partial
 
 from builder.client.doctor.observations import (
     ABSENT,
@@ -108,12 +109,7 @@ IN_SIGHT = Kernel(cards=(RTX3060,), loaded=True)
 TWO_CARDS = replace(WELL.kernel, cards=(RTX3060, replace(RTX3060, address="0000:02:00.0")))
 
 
-def well(**changes: object) -> Observations:
-    return replace(WELL, **changes)  # type: ignore[arg-type]
-
-
-def bare(**changes: object) -> Observations:
-    return replace(BARE, **changes)  # type: ignore[arg-type]
+well, bare = partial(replace, WELL), partial(replace, BARE)
 
 
 def driven(**changes: object) -> Observations:
@@ -128,8 +124,7 @@ def beside(device: int) -> Observations:
 
 def answering(cuda: Probe, **changes: object) -> Observations:
     """Return a machine on which NVML lists the GPU and libcuda answers with no GPU."""
-    observed = replace(WELL, replies=asked(nvml=FOUND, cuda=cuda), trial=ON_CPU)
-    return replace(observed, **changes)  # type: ignore[arg-type]
+    return well(**{"replies": asked(nvml=FOUND, cuda=cuda), "trial": ON_CPU, **changes})
 
 
 def failing(code: int, error: str) -> Observations:

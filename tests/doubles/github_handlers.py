@@ -153,6 +153,7 @@ class ApiHandler(Handler):
         release = known(self.find(number))
         if release.draft and not self.authorized:
             raise NotFoundError
+        self._meddle(release, self.fault.kind if self.fault else "")
         self.page([self.double.asset_json(release, item) for item in release.assets.values()])
 
     def asset(self, number: str) -> None:

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -27,18 +26,12 @@ def replace_by_a_link(path: Path) -> None:
     path.symlink_to("../copy")
 
 
-def replace_by_a_folder(path: Path) -> None:
-    path.unlink()
-    path.mkdir()
-
-
 DAMAGE: dict[str, Callable[[Path], object]] = {
     "flip": flip,
     "shorten": lambda path: os.truncate(path, path.stat().st_size - 1),
     "overwrite": lambda path: path.write_bytes(b"\xff"),
     "remove": Path.unlink,
     "link": replace_by_a_link,
-    "folder": replace_by_a_folder,
     "intruder": lambda path: path.with_name("intruder").write_text("x"),
 }
 
@@ -97,15 +90,6 @@ def test_a_file_that_changed_since_it_was_hashed_is_not_taken(stand: Stand) -> N
         with pytest.raises(IntegrityError, match=rf"wanted .* with sha256 {'0' * 64}, on the mirror came"):
             host.upload(draft, LocalFile(package, package.stat().st_size, "0" * 64))
     assert [path.name for path in (stand.root / ".drafts" / TAG).iterdir()] == []
-
-
-def test_a_file_that_is_gone_since_it_was_hashed_is_told_and_the_mirror_is_not_blamed(stand: Stand) -> None:
-    """As after another run of ``build`` or ``clean``."""
-    (package, *_) = stand.dist.glob("*.tar.zst")
-    gone = LocalFile.of(package)
-    package.unlink()
-    with pytest.raises(IntegrityError, match=rf"^{re.escape(str(package))} cannot be read: No such file"):
-        stand.converge([gone])
 
 
 @pytest.mark.parametrize(

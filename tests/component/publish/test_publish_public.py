@@ -237,14 +237,6 @@ def test_a_build_of_the_commit_that_the_tag_names_now_takes_over_the_draft_of_an
     assert desk.github.contents(TAG) == bytes_in(desk.dist)
 
 
-def test_a_release_that_is_public_and_equal_is_told_of_a_moved_tag(desk: Desk) -> None:
-    desk.publish(BUILT)
-    before = len(desk.github.writes())
-    desk.github.tags[TAG] = MOVED
-    assert "It stays public" in moved(desk)
-    assert len(desk.github.writes()) == before
-
-
 def test_a_replacement_is_of_the_commit_that_the_tag_names_by_then_and_of_no_other(desk: Desk) -> None:
     desk.publish(BUILT)
     desk.github.tags[TAG] = MOVED

@@ -22,13 +22,11 @@ from builder.formats.trust import TARGETS, read_root, read_targets
 from builder.publish.prepare import PublishOptions
 from builder.publish.signing import agent_signer
 from tests.support.factories.public_view import seen
-from tests.support.factories.publishing import TAG, Desk, bytes_in, prepare, publish_at_once
+from tests.support.factories.publishing import TAG, Desk, bytes_in, prepare
 from tests.support.factories.signing import CI, signing
-from tests.support.forked import FORK
+from tests.support.faults.killed import ended, in_a_child
 
 REPLACE = PublishOptions(replace=True)
-
-WRITE_FILE = "builder.publish.prepare.write_file"
 
 ANSWERS = {"no answer": b"", "half an answer": b"\0\0\0\x53\x0e\0\0", "no": b"\0\0\0\x01\x05"}
 """Answers of an agent that dies while it signs, or that refuses."""
@@ -63,25 +61,14 @@ def dying_agent(path: Path, answer: bytes) -> Iterator[None]:
         thread.join()
 
 
-def full(name: str, path: Path, data: bytes) -> None:
-    """Write a file; the disk is full when the file ``name`` has been written."""
+def write_until(name: str, fault: str, path: Path, data: bytes) -> None:
+    """Write a file; the fault comes when the file ``name`` is written and has its name not yet."""
     with disk_errors(path), part_file(path) as stream:
         stream.write(data)
+        if path.name == name and fault == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
         if path.name == name:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def killed(name: str, path: Path, data: bytes) -> None:
-    """Write a file; the process is killed when the file ``name`` is written and has its name not yet."""
-    with part_file(path) as stream:
-        stream.write(data)
-        if path.name == name:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
-def publish_and_die(dist: Path, api: str, token: str, name: str) -> None:
-    pytest.MonkeyPatch().setattr(WRITE_FILE, partial(killed, name))
-    publish_at_once(dist, api, token, REPLACE)
 
 
 def meet(desk: Desk, fault: str, how: str, folder: Path) -> None:
@@ -93,18 +80,15 @@ def meet(desk: Desk, fault: str, how: str, folder: Path) -> None:
         with dying_agent(path, ANSWERS[how]), pytest.raises(ToolMissingError, match=f"SSH agent.* {why}"):
             desk.publish(REPLACE)
         desk.signing = whole
-    elif fault == "disk":
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(WRITE_FILE, partial(full, how))
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("builder.publish.prepare.write_file", partial(write_until, how, fault))
+        if fault == "kill":
+            child = in_a_child(lambda: desk.publish(REPLACE))
+            assert ended(child) == -signal.SIGKILL
+        else:
             with pytest.raises(DiskError):
                 desk.publish(REPLACE)
-    else:
-        child = FORK.Process(
-            target=publish_and_die, args=(desk.dist, desk.github.url, desk.github.token, how)
-        )
-        child.start()
-        child.join()
-        assert child.exitcode == -signal.SIGKILL
 
 
 @pytest.mark.parametrize(("before", "fault", "how"), FAULTS)

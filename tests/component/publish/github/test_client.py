@@ -93,25 +93,6 @@ def test_an_answer_of_something_else_is_told(
         host.require_access()
 
 
-def test_the_newest_release_is_the_one_published_last(double: GitHubDouble, host: GitHub) -> None:
-    assert host.latest() is None
-    older, *_ = (double.create(tag, "", "", draft=tag == "v3") for tag in ("v1", "v2", "v3"))
-    newest = [host.latest()]
-    double.publish(older)
-    newest.append(host.latest())
-    assert [release.tag for release in newest if release] == ["v2", "v1"]
-
-
-def test_a_withdrawn_release_is_a_draft_that_is_published_again(double: GitHubDouble, host: GitHub) -> None:
-    double.create(TAG, "title", "body", draft=False)
-    public = host.published(TAG)
-    assert public is not None
-    assert host.withdraw(public).draft
-    assert host.published(TAG) is None
-    assert [draft.id for draft in host.drafts(TAG)] == [public.id]
-    assert not host.publish(public, "title", "body").draft
-
-
 def test_publishing_whose_answer_is_lost_is_not_asked_for_twice(
     double: GitHubDouble, host: GitHub, draft: Release
 ) -> None:

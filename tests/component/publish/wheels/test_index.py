@@ -147,13 +147,6 @@ def test_a_folder_of_something_else_is_left_alone(filled: Wiring, tmp_path: Path
     assert [one.name for one in (tmp_path / "mine").iterdir()] == ["file"]
 
 
-def test_what_a_killed_run_left_is_removed(filled: Wiring, tmp_path: Path) -> None:
-    left = tmp_path / f"simple/{PROJECT}.part-4194305-0a1b2c3d/{PROJECT}"
-    left.mkdir(parents=True)
-    write_index(filled, tmp_path / "simple")
-    assert {one.name for one in (tmp_path / "simple").iterdir()} == {PROJECT, "index.html"}
-
-
 def test_a_file_that_is_no_package_is_told(copied: Place) -> None:
     name = "ortpacks-modern-1.23.2-cuda12.9-linux-x64.tar.gz"
     (copied.folder / name).write_text("garbage")

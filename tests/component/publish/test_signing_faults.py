@@ -12,6 +12,7 @@ from functools import partial
 from hashlib import sha256
 from itertools import product
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -22,11 +23,13 @@ from builder.formats.trust import TARGETS, read_root, read_targets
 from builder.publish.prepare import PublishOptions
 from builder.publish.signing import agent_signer
 from tests.support.factories.public_view import seen
-from tests.support.factories.publishing import TAG, Desk, bytes_in, prepare
+from tests.support.factories.publishing import TAG, Desk, bytes_in, prepare, publish_at_once
 from tests.support.factories.signing import CI, signing
-from tests.support.faults.killed import ended, in_a_child
+from tests.support.forked import FORK
 
 REPLACE = PublishOptions(replace=True)
+
+WRITE_FILE = "builder.publish.prepare.write_file"
 
 ANSWERS = {"no answer": b"", "half an answer": b"\0\0\0\x53\x0e\0\0", "no": b"\0\0\0\x01\x05"}
 """Answers of an agent that dies while it signs, or that refuses."""
@@ -71,6 +74,11 @@ def write_until(name: str, fault: str, path: Path, data: bytes) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
+def publish_and_die(dist: Path, api: str, token: str, name: str) -> None:
+    with patch(WRITE_FILE, partial(write_until, name, "kill")):
+        publish_at_once(dist, api, token, REPLACE)
+
+
 def meet(desk: Desk, fault: str, how: str, folder: Path) -> None:
     """Publish with the fault, which ends the run."""
     if fault == "agent":
@@ -80,15 +88,15 @@ def meet(desk: Desk, fault: str, how: str, folder: Path) -> None:
         with dying_agent(path, ANSWERS[how]), pytest.raises(ToolMissingError, match=f"SSH agent.* {why}"):
             desk.publish(REPLACE)
         desk.signing = whole
-        return
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("builder.publish.prepare.write_file", partial(write_until, how, fault))
-        if fault == "kill":
-            child = in_a_child(lambda: desk.publish(REPLACE))
-            assert ended(child) == -signal.SIGKILL
-        else:
-            with pytest.raises(DiskError):
-                desk.publish(REPLACE)
+    elif fault == "disk":
+        with patch(WRITE_FILE, partial(write_until, how, fault)), pytest.raises(DiskError):
+            desk.publish(REPLACE)
+    else:
+        arguments = (desk.dist, desk.github.url, desk.github.token, how)
+        child = FORK.Process(target=publish_and_die, args=arguments)
+        child.start()
+        child.join()
+        assert child.exitcode == -signal.SIGKILL
 
 
 @pytest.mark.parametrize(("before", "fault", "how"), FAULTS)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -66,15 +65,7 @@ class Desk:
         return read_release_status(self.dist, TAG, self._ports(TOKEN))
 
     def _ports(self, token: str) -> PublishPorts:
-        http = GitHubHttp(
-            api=self.github.url,
-            token=token,
-            reporter=self.reporter,
-            sleep=self.time.sleep,
-            clock=self.time.clock,
-            policy=RetryPolicy(attempts=ATTEMPTS),
-        )
-        host = GitHub(repository=REPOSITORY, http=http, reporter=self.reporter)
+        host = github(self.github.url, token, self.time, self.reporter)
         made = ports(host, self.reporter, self._verify)
         return dataclasses.replace(made, repository=host, signing=self.signing)
 
@@ -90,36 +81,25 @@ class Desk:
 def ports(
     host: ReleaseHost, reporter: FakeReporter, verify: Callable[[Path], None] = lambda path: None
 ) -> PublishPorts:
-    return PublishPorts(
-        host=host,
-        reporter=reporter,
-        verify=verify,
-        loader=TEMPLATES,
-    )
+    return PublishPorts(host=host, reporter=reporter, verify=verify, loader=TEMPLATES)
+
+
+def github(api: str, token: str, time: FakeTime, reporter: FakeReporter) -> GitHub:
+    """Return the real client of the double's repository."""
+    policy, clock = RetryPolicy(attempts=ATTEMPTS), time.clock
+    http = GitHubHttp(api=api, token=token, reporter=reporter, sleep=time.sleep, clock=clock, policy=policy)
+    return GitHub(repository=REPOSITORY, http=http, reporter=reporter)
 
 
 def github_of(double: GitHubDouble) -> GitHub:
     """Return the real client of the double's repository, which makes no pauses."""
-    time = FakeTime()
-    http = GitHubHttp(
-        api=double.url, token=double.token, reporter=FakeReporter(), sleep=time.sleep, clock=time.clock
-    )
-    return GitHub(repository=REPOSITORY, http=http, reporter=FakeReporter())
+    return github(double.url, double.token, FakeTime(), FakeReporter())
 
 
 def publish_at_once(dist: Path, api: str, token: str, options: PublishOptions) -> None:
-    """Publish ``dist`` by the real clock and without pauses, for a process that a test kills."""
-    reporter = FakeReporter()
-    http = GitHubHttp(
-        api=api,
-        token=token,
-        reporter=reporter,
-        sleep=time.sleep,
-        clock=time.time,
-        policy=RetryPolicy(attempts=ATTEMPTS, first=0.0, between_writes=0.0),
-    )
-    host = GitHub(repository=REPOSITORY, http=http, reporter=reporter)
-    made = dataclasses.replace(ports(host, reporter), repository=host, signing=signing())
+    """Publish ``dist`` without pauses, for a process that a test kills."""
+    host = github(api, token, FakeTime(), FakeReporter())
+    made = dataclasses.replace(ports(host, FakeReporter()), repository=host, signing=signing())
     publish_release(dist, project_at(api), made, options)
 
 
@@ -180,11 +160,7 @@ def prepare(desk: Desk, before: str) -> None:
         desk.publish(PublishOptions(tag="older"))
     if before == "other":
         desk.publish()
-        _bundle_another(desk.dist)
-
-
-def _bundle_another(dist: Path) -> None:
-    (package,) = dist.glob("ortpacks-legacy*.tar.zst")
-    padding = 120_000 if package.stat().st_size > 150_000 else 200_000
-    (dist / "SHA256SUMS").unlink()
-    write_two_packages(dist, legacy=padding)
+        (package,) = desk.dist.glob("ortpacks-legacy*.tar.zst")
+        padding = 120_000 if package.stat().st_size > 150_000 else 200_000
+        (desk.dist / "SHA256SUMS").unlink()
+        write_two_packages(desk.dist, legacy=padding)

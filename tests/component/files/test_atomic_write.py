@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -26,24 +27,18 @@ from builder.files.pip_download import NO_PIP, pip_download, refusal
 from tests.support.faults.killed import ended, in_a_child
 from tests.support.messages import Refused
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from builder.files.atomic_write import part_file, scratch_folder
-dest = Path(sys.argv[1])
-with part_file(dest) as file, scratch_folder(dest.with_name("scratch"), needed=0) as folder:
-    folder.mkdir()
-    file.write(b"half")
-    file.flush()
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
 
-
-def test_kill_9_leaves_the_old_file_and_the_next_run_clears_up(tmp_path: Path, root: Path) -> None:
+def test_kill_9_leaves_the_old_file_and_the_next_run_clears_up(tmp_path: Path) -> None:
     dest = tmp_path / "package"
     dest.write_bytes(b"old")
-    killed = subprocess.run([sys.executable, "-c", KILLED, str(dest)], cwd=root, check=False)
-    assert killed.returncode == -9
+
+    def killed() -> None:
+        with part_file(dest) as file, scratch_folder(tmp_path / "scratch", needed=0) as folder:
+            folder.mkdir()
+            file.write(b"half")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    assert ended(in_a_child(killed)) == -signal.SIGKILL
     assert dest.read_bytes() == b"old"
     assert len([path for path in tmp_path.iterdir() if ".part-" in path.name]) == 2
     with part_file(dest) as file, scratch_folder(tmp_path / "scratch", needed=0):

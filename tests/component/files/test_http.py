@@ -6,7 +6,6 @@ import ssl
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import MappingProxyType
 
@@ -14,11 +13,11 @@ import pytest
 
 from builder.errors import IntegrityError, TransferError
 from builder.files.download import WantedFile, fetch
-from builder.files.http_client import NotThereError, Web
+from builder.files.http_client import Web
 from builder.files.http_opener import open_url, trusted_certificates
 from builder.io.transfer import HttpTransfer
 from tests.doubles.fileserver import FileServer, serve
-from tests.doubles.loopback import listening
+from tests.doubles.loopback import LoopbackServer, QuietHandler, listening
 from tests.support.fakes.ports import FakeReporter
 from tests.support.tls_server import make_certificate
 
@@ -38,26 +37,17 @@ def served(
 ) -> Iterator[str]:
     """Serve ``body`` under every path, or a redirect, and return host and port."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+    class OneHandler(QuietHandler):
+        def do_GET(self) -> None:  # noqa: N802 as http.server calls it
             asked.append((self.path, self.headers.get(header)))
             target = redirects.get(self.path)
             proxied = self.path.startswith("http://files.example/")
-            self.send_response(407 if proxied else 302 if target else 200)
-            self.send_header("Content-Length", "0" if target else "4")
-            if target:
-                self.send_header("Location", target)
-            self.end_headers()
-            self.wfile.write(b"" if target else b"body")
+            self.respond(407 if proxied else 302 if target else 200, b"body", {"Location": target or ""})
 
-        def do_CONNECT(self) -> None:
-            self.send_response(407)
-            self.end_headers()
+        def do_CONNECT(self) -> None:  # noqa: N802 as http.server calls it
+            self.respond(407, b"")
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = LoopbackServer(OneHandler)
     if certificate:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, certificate.with_suffix(".key"))
@@ -243,11 +233,6 @@ def test_what_broke_off_is_gone_on_with_by_a_strong_etag_alone(
     assert (tmp_path / "part").read_bytes() == BODY
     assert [wanted for _, wanted in server.requests] == ["", second]
     assert told[-1] == (len(BODY), len(BODY))
-
-
-def test_a_file_that_is_not_there_is_told_apart(server: FileServer, web: Web, tmp_path: Path) -> None:
-    with pytest.raises(NotThereError, match=r"gone\.whl: HTTP 404 Not Found\. Check the address\."):
-        fetch(WantedFile(f"{server.url}/gone.whl"), tmp_path / "part", web)
 
 
 @pytest.mark.parametrize(

@@ -70,16 +70,6 @@ def test_looking_changes_nothing(repository: Path, runner: ProcessRunner) -> Non
     assert index.read_bytes() == before
 
 
-def test_a_shallow_clone_and_a_linked_work_tree_tell_it_too(
-    repository: Path, runner: ProcessRunner, tmp_path: Path
-) -> None:
-    commit = git(repository, "rev-parse", "HEAD")
-    git(tmp_path, "clone", "--quiet", "--depth", "1", repository.as_uri(), "shallow")
-    git(repository, "worktree", "add", "--quiet", str(tmp_path / "linked"))
-    for folder in ("shallow", "linked"):
-        assert revision_of(tmp_path / folder, runner) == Revision(commit, dirty=False)
-
-
 def test_what_is_no_repository_of_ours_has_no_commit(
     repository: Path, runner: ProcessRunner, tmp_path: Path
 ) -> None:
@@ -137,21 +127,18 @@ def test_a_tag_that_cannot_be_had_is_told_by_the_reason(
 def test_a_tags_tree_comes_as_a_tar_of_its_commit(
     repository: Path, runner: ProcessRunner, tmp_path: Path
 ) -> None:
-    """The tag lacks the file ``later``; the same commit gives the same bytes."""
+    """The tag lacks the file ``later``."""
     git(repository, "tag", "v1")
     pin = Pin(revision=git(repository, "rev-parse", "v1"))
     (repository / "later").write_text("two\n")
     git(repository, "add", ".")
     git(repository, "commit", "--quiet", "--message", "two")
-    tars = []
-    for name in ("here", "there"):
-        (tmp_path / name).mkdir()
-        item = Input(InputKind.GIT, f"{repository.as_uri()}@v1")
-        tars.append(download_tree(runner, item, pin, tmp_path / name))
-        assert [path.name for path in (tmp_path / name).iterdir()] == ["a%20tree-v1.tar"]
-        with tarfile.open(tars[-1]) as archive:
-            assert sorted(one.name for one in archive if one.isfile()) == [".gitignore", "file"]
-    assert tars[0].read_bytes() == tars[1].read_bytes()
+    (tmp_path / "here").mkdir()
+    item = Input(InputKind.GIT, f"{repository.as_uri()}@v1")
+    tar = download_tree(runner, item, pin, tmp_path / "here")
+    assert [path.name for path in (tmp_path / "here").iterdir()] == ["a%20tree-v1.tar"]
+    with tarfile.open(tar) as archive:
+        assert sorted(one.name for one in archive if one.isfile()) == [".gitignore", "file"]
 
 
 def test_a_server_that_is_too_slow_is_told() -> None:

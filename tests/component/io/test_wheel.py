@@ -90,16 +90,11 @@ def test_record_and_files_must_agree(tmp_path: Path, told: Told, files: dict[str
     told(refusal(make(tmp_path, files, lines)))
 
 
-@pytest.mark.parametrize("keep", [0, 10, 200, -30])
-def test_a_truncated_wheel(good: Path, keep: int) -> None:
-    good.write_bytes(good.read_bytes()[:keep])
-    assert "is damaged" in refusal(good)
-
-
-def test_rotten_bytes_in_the_middle(good: Path) -> None:
+@pytest.mark.parametrize(("keep", "more"), [(0, 0), (10, 0), (200, 0), (-30, 0), (38, 42)])
+def test_a_truncated_wheel_and_one_with_rotten_bytes(good: Path, keep: int, more: int) -> None:
     data = good.read_bytes()
-    good.write_bytes(data[:38] + b"\xff\xff\xff\xff" + data[42:])
-    assert refusal(good)
+    good.write_bytes(data[:keep] + (b"\xff\xff\xff\xff" + data[more:] if more else b""))
+    assert "is damaged" in refusal(good)
 
 
 def test_a_link_becomes_a_plain_file(tmp_path: Path) -> None:

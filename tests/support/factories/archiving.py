@@ -2,13 +2,10 @@
 
 import hashlib
 import resource
-import subprocess
 import tarfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-
-from backports import zstd
 
 from builder.config.variants import Preset
 from builder.contents.package_manifest import Content, Member
@@ -66,13 +63,6 @@ def files_of_at_most(size: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-def unpacked_by_gzip_or_zstd(package: Path) -> bytes:
-    """Return the tar in a package, unpacked by the program gzip or by the library zstd."""
-    if package.name.endswith(".gz"):
-        return subprocess.run(["gzip", "-dc", package], capture_output=True, check=True).stdout
-    return zstd.decompress(package.read_bytes())
 
 
 def pack_raw(folder: Path, *infos: tuple[tarfile.TarInfo, bytes]) -> Path:

@@ -66,10 +66,6 @@ def test_what_is_no_list_or_leads_astray_is_refused(
         loads(text, "m")
 
 
-def test_a_plain_tag_names_a_folder() -> None:
-    assert mirror_tag("gpu-libs-v1.23.2+a_b") == "gpu-libs-v1.23.2+a_b"
-
-
 @pytest.mark.parametrize(
     "tag",
     [

@@ -20,7 +20,7 @@ from builder.config.variants import Preset
 from builder.contents.integrity import parse_checksums, read_checksums, update_checksums
 from builder.contents.package_manifest import ChangedFileError, Content
 from builder.errors import BuilderError, DiskError, IntegrityError, ParseError, ValidationError
-from builder.files.digest import Digest, LocalFile, chunks_of, file_digest
+from builder.files.digest import Digest, file_digest
 from builder.formats.package_names import Form
 from builder.io.archive.package_writer import EARLIEST_MTIME, PackageWriter
 from builder.io.archive.unpacking import extract, manifest_bytes
@@ -42,10 +42,6 @@ def test_gnu_tar_lists_the_manifest_first_then_sorted_names_without_owner_or_tim
     package = archiving.pack(tmp_path, archiving.FILES, form=form)
     list_it = ["tar", "--full-time", "--utc", "--numeric-owner", "-tvf"]
     listed = subprocess.run([*list_it, package], capture_output=True, check=True, text=True).stdout
-    tar = archiving.unpacked_by_gzip_or_zstd(package)
-    assert (
-        subprocess.run([*list_it, "-"], input=tar, capture_output=True, check=True).stdout.decode() == listed
-    )
     told(listed)
     assert EARLIEST_MTIME == 315532800
 
@@ -180,17 +176,6 @@ def test_an_input_that_changes_while_it_is_read_leaves_nothing(
     told(refusal(tmp_path, packed, IntegrityError, by=PackageWriter(reporter=Racing(), workers=1)))
 
 
-def test_a_file_that_is_written_to_while_it_is_hashed_has_no_digest(tmp_path: Path) -> None:
-    """Otherwise, a mixture of two states would have a digest."""
-    file = tmp_path / "x"
-    file.write_bytes(bytes(3_000_000))
-    chunks = chunks_of(file)
-    next(chunks)
-    appended(file)
-    with pytest.raises(IntegrityError, match="x changed while it was read"):
-        list(chunks)
-
-
 @pytest.mark.parametrize(
     "target",
     [None, "nowhere", "input1", ".", "/proc/self/mem"],
@@ -206,22 +191,6 @@ def test_an_input_that_cannot_be_read_is_named_and_leaves_nothing(
     told(refusal(tmp_path, packed, IntegrityError))
 
 
-def test_a_package_that_is_not_accepted_leaves_the_old_one_and_no_part(tmp_path: Path) -> None:
-    dest = tmp_path / f"{archiving.NAME}.tar.zst"
-    dest.write_bytes(b"old")
-
-    def refuse(package: LocalFile) -> None:
-        assert package.size > 0
-        raise BuilderError("no")
-
-    with pytest.raises(BuilderError, match="no"):
-        archiving.archive().write(
-            dest, archiving.content(tmp_path / "in", archiving.FILES), Preset.FAST, refuse
-        )
-    assert dest.read_bytes() == b"old"
-    assert [path.name for path in tmp_path.iterdir() if "part" in path.name] == []
-
-
 def test_a_disk_that_fills_up_while_writing_is_named_with_the_bytes(tmp_path: Path) -> None:
     packed = archiving.content(tmp_path / "in", {"lib/noise": os.urandom(4_000_000)})
     with archiving.files_of_at_most(1_000_000):
@@ -234,13 +203,8 @@ def test_a_full_disk_is_seen_before_anything_is_written(
 ) -> None:
     usage = shutil.disk_usage(tmp_path)._replace(free=1000)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
-    with pytest.raises(DiskError, match=r"about 3,\d{3} bytes are needed, 1,000 are free"):
-        archiving.archive().write(
-            tmp_path / f"{archiving.NAME}.tar.zst",
-            archiving.content(tmp_path / "in", archiving.FILES),
-            Preset.FAST,
-            archiving.accept,
-        )
+    error = refusal(tmp_path, archiving.content(tmp_path / "in", archiving.FILES), DiskError)
+    assert re.search(r"about 3,\d{3} bytes are needed, 1,000 are free", str(error))
 
 
 def test_checksums_are_merged_sorted_dropped_and_accepted_by_sha256sum(tmp_path: Path) -> None:
@@ -311,10 +275,8 @@ def test_only_regular_files_below_the_own_folder_are_unpacked(tmp_path: Path, in
 def test_a_package_whose_manifest_is_not_first_or_that_is_not_there_is_none(
     tmp_path: Path, refused: Refused
 ) -> None:
-    files = {"LICENSE": b"x", "manifest.json": archiving.MANIFEST}
-    package = archiving.pack_raw(
-        tmp_path, *((tarfile.TarInfo(f"{archiving.NAME}/{name}"), data) for name, data in files.items())
-    )
+    licence, manifest = (tarfile.TarInfo(f"{archiving.NAME}/{name}") for name in ("LICENSE", "manifest.json"))
+    package = archiving.pack_raw(tmp_path, (licence, b"x"), (manifest, archiving.MANIFEST))
     with refused(IntegrityError):
         manifest_bytes(package)
     package.unlink()

@@ -16,21 +16,6 @@ def _tree(folder: Path, *names: str) -> Path:
     return folder
 
 
-def test_every_file_of_a_package_but_its_manifest(tmp_path: Path) -> None:
-    """Unexpected files are members too, because the check must see them."""
-    names = "manifest.json NOTICE lib/libcublas.so.12 lib/readme lib/sub/libevil.so licenses/a"
-    folder = _tree(tmp_path, *names.split())
-    (folder / "lib" / "libcurand.so.10").symlink_to("nowhere")
-    assert [(member.path, member.vendor) for member in members_in(folder)] == [
-        ("NOTICE", ""),
-        ("lib/libcublas.so.12", "nvidia"),
-        ("lib/libcurand.so.10", "nvidia"),
-        ("lib/readme", ""),
-        ("lib/sub/libevil.so", ""),
-        ("licenses/a", ""),
-    ]
-
-
 def test_the_libraries_of_a_plain_folder(tmp_path: Path) -> None:
     folder = _tree(tmp_path, "libonnxruntime.so.1", "README", "include/onnx.h", "libcudart.so.12")
     assert [(member.path, member.vendor) for member in members_in(folder)] == [

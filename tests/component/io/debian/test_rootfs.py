@@ -237,30 +237,6 @@ def test_a_snapshots_system_is_not_todays(tmp_path: Path) -> None:
     assert [call[-1] for call in tools.calls[1:]] == [mirror.rstrip("/") for mirror in snapshots]
 
 
-def test_mmdebstraps_hook_keeps_what_apt_shows_and_fails_with_it(tmp_path: Path) -> None:
-    """apt and dpkg are stand-ins: the hook prints what apt-cache shows, including fields that are
-    not read."""
-    tools = Tools()
-    rootfs(tmp_path, tools).tar("bookworm", ())
-    hook = next(word for word in tools.calls[0] if "apt-cache" in word).partition("=")[2]
-    tree, programs = tmp_path / "a tree", tmp_path / "programs"
-    write_tree(tree)
-    programs.mkdir()
-    shown = index_of(["patch"]).replace("\n\n", "\nSize: 9\nDescription: short\n and long\n\n")
-    (programs / "dpkg-query").write_text("#!/bin/sh\nprintf 'patch=1:2-3 '\n")
-    (programs / "apt-cache").write_text(
-        f'#!/bin/sh\ntest "$APT_CONFIG $3" = "/apt.conf patch=1:2-3" || exit 1\ncat <<\'EOF\'\n{shown}EOF\n'
-    )
-    for program in programs.iterdir():
-        program.chmod(0o755)
-    env = {"PATH": f"{programs}:/usr/bin:/bin", "MMDEBSTRAP_APT_CONFIG": "/apt.conf"}
-    run = ["sh", "-c", hook, "exec", str(tree)]
-    subprocess.run(run, check=True, env=env)
-    assert (tree / "var/lib/ortpacks/packages").read_text().strip() == index_of(["patch"]).strip()
-    (programs / "apt-cache").write_text("#!/bin/sh\nexit 100\n")
-    assert subprocess.run(run, check=False, env=env).returncode == 100
-
-
 def test_a_tar_that_was_made_another_way_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = rootfs(tmp_path, Tools()).tar("bookworm", ())
     monkeypatch.setattr("builder.io.debian.rootfs.REMOVE_HOST_FILES_HOOK", "true")

@@ -64,9 +64,7 @@ def test_two_threads_may_make_the_same_file_and_the_same_scratch_folder(tmp_path
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
 
 
-def test_a_part_taken_for_an_orphan_before_it_was_locked_is_made_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_part_taken_for_an_orphan_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process searches for orphans after the part was made and before it is locked."""
     locks: list[int] = []
 
@@ -127,9 +125,7 @@ def test_a_place_that_takes_nothing_new_is_named_with_what_to_do(
         pytest.fail("there is nothing to write")
 
 
-def test_a_full_folder_is_told_with_the_room_of_its_own_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_folder_is_told_with_its_own_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A prefix may be a file system of its own."""
     (tmp_path / "mounted").mkdir()
     free = {"mounted": 7}

@@ -83,9 +83,7 @@ def test_a_login_goes_to_the_host_that_it_is_for_also_behind_redirects(tmp_path:
     assert (tmp_path / "part").read_bytes() == b"body"
 
 
-def test_a_proxys_login_goes_to_no_host_that_is_asked_without_it(
-    tmp_path: Path, web: Web, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_a_proxy_gets_a_proxys_login(tmp_path: Path, web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     """Defect: behind a redirect from a proxied host to one of ``no_proxy``, that one got the login."""
     elsewhere: Asked = []
     with served(elsewhere, header="Proxy-Authorization") as other:
@@ -101,9 +99,7 @@ def test_a_proxys_login_goes_to_no_host_that_is_asked_without_it(
 
 @pytest.mark.parametrize("scheme", ["ftp", "gopher"])
 @pytest.mark.parametrize("is_redirect", [False, True])
-def test_a_login_is_in_no_message_of_an_address_that_is_not_fetched(
-    tmp_path: Path, web: Web, scheme: str, is_redirect: bool
-) -> None:
+def test_no_login_is_in_a_refused_address(tmp_path: Path, web: Web, scheme: str, is_redirect: bool) -> None:
     target = f"{scheme}://user:s3cret@far.example/x"
     with served([], {"/first": target}) as host, pytest.raises(TransferError) as caught:
         fetch(WantedFile(f"http://{host}/first" if is_redirect else target), tmp_path / "part", web)

@@ -152,9 +152,7 @@ DEPS = (ROOT / "tests/data/formats/deps-1.21.0.txt").read_text()
 """Lines of cmake/deps.txt in Debian's 1.21.0, without those that nothing here needs but googletest."""
 
 
-def test_of_a_git_tag_the_pinned_archives_of_its_own_list_are_compiled_in(
-    project: Project, told: Told
-) -> None:
+def test_of_a_git_tag_the_archives_of_its_own_list_are_compiled_in(project: Project, told: Told) -> None:
     source = project.bases["nvidia"].source
     assert isinstance(source, GitSource)
     urls = tuple(line.split(";")[1] for line in DEPS.splitlines()[1:] if not line.startswith("googletest"))

@@ -70,9 +70,7 @@ def test_looking_changes_nothing(repository: Path, runner: ProcessRunner) -> Non
     assert index.read_bytes() == before
 
 
-def test_what_is_no_repository_of_ours_has_no_commit(
-    repository: Path, runner: ProcessRunner, tmp_path: Path
-) -> None:
+def test_another_repository_has_no_commit(repository: Path, runner: ProcessRunner, tmp_path: Path) -> None:
     """An unpacked archive may lie in another project's repository; a git hook runs with GIT_DIR set."""
     git(tmp_path, "init", "--quiet", "empty")
     git(tmp_path, "init", "--quiet", "--bare", "bare")
@@ -103,9 +101,7 @@ def test_a_tag_is_its_commit(repository: Path, runner: ProcessRunner, tag: str) 
     assert tag_commit(runner, f"{repository}@{tag}") == expected
 
 
-def test_a_tag_that_cannot_be_had_is_told_by_the_reason(
-    repository: Path, runner: ProcessRunner, tmp_path: Path
-) -> None:
+def test_a_tag_that_cannot_be_had_is_told(repository: Path, runner: ProcessRunner, tmp_path: Path) -> None:
     without_git = ProcessRunner({"PATH": str(tmp_path)})
     git(repository, "tag", "v1")
     here, none = (Input(InputKind.GIT, f"{path.as_uri()}@v1") for path in (repository, tmp_path / "none"))
@@ -124,9 +120,7 @@ def test_a_tag_that_cannot_be_had_is_told_by_the_reason(
             ask()
 
 
-def test_a_tags_tree_comes_as_a_tar_of_its_commit(
-    repository: Path, runner: ProcessRunner, tmp_path: Path
-) -> None:
+def test_a_tags_tree_comes_as_a_tar(repository: Path, runner: ProcessRunner, tmp_path: Path) -> None:
     """The tag lacks the file ``later``."""
     git(repository, "tag", "v1")
     pin = Pin(revision=git(repository, "rev-parse", "v1"))

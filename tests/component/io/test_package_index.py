@@ -78,9 +78,7 @@ def test_the_wheels_of_a_version_for_linux_are_found_by_their_python(server: str
 
 
 @pytest.mark.parametrize("changes", [{"hashes": {"md5": "0"}}, {"size": None}, {"yanked": "broken"}])
-def test_an_index_that_does_not_say_which_bytes_is_told(
-    server: str, refused: Refused, changes: dict[str, object]
-) -> None:
+def test_an_index_must_say_which_bytes(server: str, refused: Refused, changes: dict[str, object]) -> None:
     """PEP 700 adds sizes; an index may serve PEP 691 without them."""
     Page.files = [listed(f"gpu_thing-1.0-cp311-cp311-{LINUX}.whl", **changes)]
     with refused(TransferError):
@@ -130,9 +128,7 @@ GPU = tuple(
         ("none==1.0", "linux-x64"),
     ],
 )
-def test_a_version_that_the_index_lacks_is_told_with_the_nearest(
-    server: str, refused: Refused, requirement: str, platform: str
-) -> None:
+def test_the_nearest_version_is_told(server: str, refused: Refused, requirement: str, platform: str) -> None:
     """``--host source`` is advised for ONNX Runtime on linux-x64 alone; no login is shown."""
     Page.files = [listed(name) for name in GPU]
     address = f"{server}/simple".replace("://", "://ada:secret@")
@@ -150,9 +146,7 @@ def test_a_version_that_the_index_lacks_is_told_with_the_nearest(
         (Input.wheel("thing==1.0", "cp313-cp313t"), "other-1.0-py3-none-any.whl", False),
     ],
 )
-def test_a_version_that_is_there_is_none_that_the_index_lacks(
-    server: str, wheel: Input, name: str, yanked: object
-) -> None:
+def test_a_version_that_the_index_has_is_there(server: str, wheel: Input, name: str, yanked: object) -> None:
     """pip takes these wheels, also yanked ones; a wheel for one Python is pinned from the index itself."""
     Page.files = [listed(name, yanked=yanked)]
     index(f"{server}/simple").require_version(wheel)

@@ -79,9 +79,7 @@ def test_pips_index(host: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("password", PASSWORDS[:3])
-def test_a_proxy_of_downloads_git_and_pip(
-    password: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_proxy_of_all_programs(password: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The proxy refuses; names in upper case are read too."""
     proxy = f"http://ada:{password}@127.0.0.1:1"
     for name in ("no_proxy", "NO_PROXY", "https_proxy"):

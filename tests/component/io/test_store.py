@@ -189,9 +189,7 @@ def test_what_is_absent_is_known_in_bytes(tmp_path: Path) -> None:
     ("item", "offline", "error"),
     [(WHEEL, False, ValidationError), (WHEEL, True, ConfigError), (ITEM, False, ConfigError)],
 )
-def test_a_wheel_that_can_get_no_pin_is_told_as_such(
-    tmp_path: Path, item: Input, offline: bool, error: type[BuilderError]
-) -> None:
+def test_a_wheel_without_a_pin(tmp_path: Path, item: Input, offline: bool, error: type[BuilderError]) -> None:
     """Defect: ``Run ./run lock`` was said of a version that no index has."""
     on_no_index = Mock(side_effect=ValidationError("no index has it"))
     made = store(tmp_path, FakeSource(), pin=None, item=item, offline=offline)
@@ -243,9 +241,7 @@ def redist(folder: Path, listed: object = LIST, data: bytes = ARCHIVE) -> None:
     lay(folder, f"{root}/cuda_nvcc/linux-x86_64/{FILE}", data)
 
 
-def test_a_component_is_what_nvidias_list_names_and_a_pinned_one_asks_for_no_list(
-    folder: Path, mirror: UrlMirror, tmp_path: Path
-) -> None:
+def test_a_component_is_of_nvidias_list_or_pinned(folder: Path, mirror: UrlMirror, tmp_path: Path) -> None:
     redist(folder)
     got = download_redist(mirror, NVCC, None, tmp_path)
     assert (got.name, got.read_bytes()) == (FILE, ARCHIVE)
@@ -280,9 +276,7 @@ def test_a_list_without_it_or_with_other_bytes_is_told(
         download_redist(mirror, NVCC, None, tmp_path)
 
 
-def test_files_of_one_name_at_two_addresses_do_not_collide(
-    folder: Path, mirror: UrlMirror, tmp_path: Path
-) -> None:
+def test_files_of_one_name_do_not_collide(folder: Path, mirror: UrlMirror, tmp_path: Path) -> None:
     for address in ("github.com/a/a/archive/v1.zip", "github.com/b/b/archive/v1.zip"):
         lay(folder, address, address.encode())
         file = download_url(mirror, Input(InputKind.URL, f"https://{address}"), None, tmp_path)

@@ -30,9 +30,7 @@ def test_buildx_has_a_folder_for_its_state_where_home_cannot_be_written(
 
 
 @pytest.mark.parametrize("text", ["soon", "-1", "\N{SUPERSCRIPT TWO}", "9" * 5000, ""])
-def test_a_time_of_another_form_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
-) -> None:
+def test_a_time_in_another_form_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", text)
     wiring = Wiring(tmp_path)
     with pytest.raises(ConfigError, match=r"SOURCE_DATE_EPOCH is .* it must be seconds since 1970"):

@@ -35,9 +35,7 @@ def trees(tmp_path: Path) -> Trees:
     return Trees(tmp_path / "trees").lay()
 
 
-def test_compiled_files_come_from_the_artifact_and_the_rest_from_their_places_in_wheels(
-    tmp_path: Path, trees: Trees, told: Told
-) -> None:
+def test_files_come_from_the_artifact_and_else_from_wheels(tmp_path: Path, trees: Trees, told: Told) -> None:
     members = locate(required_files(plan()), trees, artifact(tmp_path / "artifact"))
     told("\n".join(f"{one.path}: {one.source} {one.member}" for one in members))
 
@@ -64,9 +62,7 @@ def test_links_are_followed_to_the_bytes(trees: Trees) -> None:
     assert next(member.file for member in members if member.path == "lib/libcufft.so.11") == real
 
 
-def test_every_missing_empty_and_dangling_file_is_named_with_who_needs_it(
-    trees: Trees, refused: Refused
-) -> None:
+def test_every_missing_empty_and_dangling_file_is_named(trees: Trees, refused: Refused) -> None:
     root = trees.folder
     (root / "nvidia-cuda-nvrtc-cu12==12.9.86/nvidia/cuda_nvrtc/lib/libnvrtc-builtins.so.12.9").unlink()
     (root / "nvidia-curand-cu12==10.3.10.19/nvidia/curand/lib/libcurand.so.10").write_bytes(b"")
@@ -107,9 +103,7 @@ def site(tmp_path: Path) -> Site:
     return site_in(tmp_path)
 
 
-def test_a_package_holds_its_manifest_licences_and_libraries_and_its_checksum(
-    site: Site, tmp_path: Path
-) -> None:
+def test_a_package_holds_its_manifest_licences_and_libraries(site: Site, tmp_path: Path) -> None:
     full, thin, gzipped = site.bundle(plan())
     assert site.dist == ["SHA256SUMS", LEGACY, THIN_GZ, THIN]
     sums = f"{full.sha256}  {LEGACY}\n{gzipped.sha256}  {THIN_GZ}\n{thin.sha256}  {THIN}\n"
@@ -124,7 +118,7 @@ def test_a_package_holds_its_manifest_licences_and_libraries_and_its_checksum(
     assert [path for path in files if path not in notice] == []
 
 
-def test_a_package_is_the_same_in_another_folder_and_whatever_made_a_machine_take_its_base(
+def test_a_package_is_the_same_in_another_folder_and_for_another_reason(
     tmp_path: Path,
 ) -> None:
     for base, system in (
@@ -140,9 +134,7 @@ def test_a_package_is_the_same_in_another_folder_and_whatever_made_a_machine_tak
         assert reason == f"its system is {system}"
 
 
-def test_a_thin_archive_holds_all_but_nvidias_libraries_and_names_them(
-    site: Site, tmp_path: Path, told: Told
-) -> None:
+def test_a_thin_archive_only_names_nvidias_libraries(site: Site, tmp_path: Path, told: Told) -> None:
     full, thin, _ = (one.path for one in site.bundle(plan()))
     files = set(extract(thin, tmp_path / "thin"))
     told("\n".join(sorted(files)))
@@ -203,9 +195,7 @@ def test_a_finding_of_the_check_leaves_no_package_not_even_the_old_one(site: Sit
     ],
     ids=["packed as it is", "changed by us"],
 )
-def test_a_touched_file_of_a_wheel_is_not_packed(
-    site: Site, made: BuildPlan, path: str, damage: bytes
-) -> None:
+def test_a_touched_file_is_not_packed(site: Site, made: BuildPlan, path: str, damage: bytes) -> None:
     library = site.trees.folder / path
     library.write_bytes(library.read_bytes() + damage)
     with pytest.raises(CheckFailedError, match=f"B001 lib/{library.name}"):
@@ -227,9 +217,7 @@ def test_a_package_over_budget_is_not_kept_and_its_biggest_files_are_named(site:
     ]
 
 
-def test_a_file_that_changes_between_check_and_packing_is_refused(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_changes_before_it_is_packed(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     def racing(members: Iterable[Member]) -> Mapping[str, Digest]:
         made = digests_of(members)
         if "lib/libonnxruntime_providers_cuda.so" in made:
@@ -254,9 +242,7 @@ def library(tmp_path: Path) -> Path:
     return Path(shutil.copy(_ssl.__file__, tmp_path / "libonnxruntime_providers_cuda.so"))
 
 
-def test_patchelf_gives_a_copy_its_runpath_once_and_leaves_the_original(
-    tmp_path: Path, library: Path
-) -> None:
+def test_patchelf_gives_a_copy_its_runpath_once(tmp_path: Path, library: Path) -> None:
     patchelf = Patchelf(ProcessRunner({}), tmp_path / "kept", program=PATCHELF)
     before = library.read_bytes()
     copy = patchelf.with_runpath(library)

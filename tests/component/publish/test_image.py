@@ -25,7 +25,7 @@ from tests.support.fakes.ports import FakeEngine
 from tests.support.messages import Refused, Told
 
 
-def test_a_stage_is_built_from_its_file_and_a_failure_is_the_engines_and_the_log_goes_on(
+def test_a_stage_is_built_from_its_file_and_a_failure_is_the_engines(
     tmp_path: Path,
 ) -> None:
     place, engine = Workplace(tmp_path), FakeEngine()
@@ -53,9 +53,7 @@ def of(profile: str | None) -> Manifest:
 @pytest.mark.parametrize(
     ("profile", "service"), [(None, False), ("full", True), ("lean", False), ("minimal", True)]
 )
-def test_tags_tell_variant_version_what_is_left_out_and_the_service(
-    told: Told, profile: str | None, service: bool
-) -> None:
+def test_tags_tell_what_is_left_out_and_the_service(told: Told, profile: str | None, service: bool) -> None:
     told("\n".join(local_tags(of(profile), service=service)))
     told("\n".join(published_tags(of(profile), service=service)))
 

@@ -110,9 +110,7 @@ def test_a_replacement_copies_what_cannot_be_linked(stand: Stand, monkeypatch: p
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-def test_people_keep_what_is_public_until_it_is_replaced_and_what_is_unwanted_leaves_no_draft(
-    stand: Stand, tmp_path: Path, wanted: bool
-) -> None:
+def test_what_is_public_stays_until_it_is_replaced(stand: Stand, tmp_path: Path, wanted: bool) -> None:
     stand.mirror()
     before = bytes_in(stand.release())
     shutil.copytree(stand.dist, tmp_path / "first")
@@ -162,9 +160,7 @@ def test_a_run_that_waits_says_so(stand: Stand) -> None:
     assert bytes_in(stand.release()) == bytes_in(stand.dist)
 
 
-def test_a_mirror_that_would_not_fit_is_refused_before_anything_is_copied_and_what_is_there_needs_no_room(
-    stand: Stand, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mirror_that_would_not_fit_is_refused_first(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
     needed = sum(path.stat().st_size for path in stand.dist.glob("ortpacks-*"))
     disk = SimpleNamespace(free=needed - 1)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: disk)
@@ -230,9 +226,7 @@ TAKEN: dict[str, Callable[[Path, Path], object]] = {
 
 @pytest.mark.parametrize("name", TAKEN)
 @pytest.mark.parametrize("dry_run", [False, True])
-def test_a_name_that_is_somebody_elses_is_refused_and_nothing_is_written(
-    stand: Stand, tmp_path: Path, name: str, dry_run: bool
-) -> None:
+def test_a_name_of_somebody_else_is_refused(stand: Stand, tmp_path: Path, name: str, dry_run: bool) -> None:
     other = tmp_path / "other"
     for folder in (other, stand.root):
         folder.mkdir()
@@ -244,9 +238,7 @@ def test_a_name_that_is_somebody_elses_is_refused_and_nothing_is_written(
     assert bytes_in(tmp_path) == before
 
 
-def test_what_was_mirrored_can_be_installed_from_a_server_and_from_the_folder(
-    stand: Stand, tmp_path: Path
-) -> None:
+def test_a_mirror_is_installed_from_a_server_and_from_the_folder(stand: Stand, tmp_path: Path) -> None:
     files = {**FILES, **TEXTS}
     shutil.rmtree(stand.dist)
     write_release(stand.dist, files=files)

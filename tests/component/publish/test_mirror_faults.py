@@ -128,9 +128,7 @@ def test_a_fault_while_files_are_copied_leaves_what_is_public_and_the_next_run_g
     assert kept.items() <= {path.name: path.stat().st_ino for path in stand.release().iterdir()}.items()
 
 
-def test_a_folder_that_may_not_be_written_is_named_before_anything_is_proved(
-    stand: Stand, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_may_not_be_written_is_named(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         os, "access", lambda path, mode: path != stand.root.parent or mode != os.W_OK | os.X_OK
     )

@@ -32,9 +32,7 @@ def three_files(stand: Stand) -> list[LocalFile]:
 
 
 @pytest.mark.parametrize("replaces", [False, True])
-def test_a_kill_at_any_step_leaves_a_whole_release_or_none_and_the_next_run_completes_it(
-    stand: Stand, tmp_path: Path, replaces: bool
-) -> None:
+def test_a_kill_leaves_a_whole_release_or_none(stand: Stand, tmp_path: Path, replaces: bool) -> None:
     """A second kill meets what the first one left."""
     stand.mirror(PublishOptions(dry_run=True))
     possible = []

@@ -97,7 +97,7 @@ def test_the_notes_have_the_cards_of_these_very_bytes(desk: Desk, damaged: bool,
     assert [asset for asset in release.assets.values() if "cards" in asset.name] == []
 
 
-def test_a_dry_run_writes_nothing_but_what_is_signed_and_a_run_again_does_nothing_and_says_so(
+def test_a_dry_run_writes_only_what_is_signed_and_a_run_again_does_nothing(
     desk: Desk,
 ) -> None:
     """Between them the release workflow adds its attestation; a client that was made anew is no finding."""
@@ -121,7 +121,7 @@ def test_a_dry_run_writes_nothing_but_what_is_signed_and_a_run_again_does_nothin
     assert "already published, nothing to do" in desk.output
 
 
-def test_a_draft_stays_one_when_asked_and_the_next_run_publishes_it_on_the_commit_that_was_built(
+def test_a_draft_stays_one_and_the_next_run_publishes_it_on_its_commit(
     desk: Desk,
 ) -> None:
     assert desk.publish(PublishOptions(draft=True, commit="a" * 40)).state == "draft"
@@ -195,9 +195,7 @@ def body_of(desk: Desk, tag: str) -> str:
     return next(release.body for release in desk.github.releases.values() if release.tag == tag)
 
 
-def test_each_package_has_its_sbom_beside_it_and_the_licences_page_has_every_file_and_each_text_once(
-    desk: Desk, told: Told
-) -> None:
+def test_each_package_has_its_sbom_and_the_licences_page_has_every_file(desk: Desk, told: Told) -> None:
     desk.publish()
     there = desk.github.contents(TAG)
     assert [there[f"{name}.cdx.json"] for name in (LEGACY, MODERN)] == [TEXTS["sbom.cdx.json"]] * 2
@@ -243,9 +241,7 @@ def test_the_next_release_says_what_is_new(desk: Desk, told: Told, changes: bool
 @pytest.mark.parametrize(
     "content", [b"\xff<html>", b'{"format": 1}', bytes(17 << 20), b""], ids=["HTML", "old", "huge", "half"]
 )
-def test_an_index_of_before_that_is_not_read_leaves_the_news_out(
-    desk: Desk, told: Told, content: bytes
-) -> None:
+def test_an_earlier_index_that_is_not_read_leaves_no_news(desk: Desk, told: Told, content: bytes) -> None:
     release = desk.github.create("old", "", "", draft=False)
     desk.github.store(release, "index.json", content, state="uploaded" if content else "starter")
     assert desk.publish().state == "published"

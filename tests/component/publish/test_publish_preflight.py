@@ -41,9 +41,7 @@ def refused(desk: Desk, options: PublishOptions | None = None) -> str:
     ],
     ids=["lean", "open revision", "versions", "CUDA", "cuDNN"],
 )
-def test_less_than_a_whole_release_of_one_version_needs_a_flag(
-    desk: Desk, told: Told, made: Manifest, flag: str
-) -> None:
+def test_less_than_a_whole_release_needs_a_flag(desk: Desk, told: Told, made: Manifest, flag: str) -> None:
     """A repacked official wheel has no profile, so that nothing is told of modern's."""
     desk.rebuild(made)
     told(refused(desk))
@@ -56,9 +54,7 @@ def test_less_than_a_whole_release_of_one_version_needs_a_flag(
     [{"glibc": "2.99"}, {"driver": Driver("999.0", None)}, {"capabilities": {"5.0": "none"}}],
     ids=str,
 )
-def test_layouts_that_do_not_promise_the_same_are_not_of_one_package(
-    desk: Desk, change: dict[str, object]
-) -> None:
+def test_layouts_of_one_package_promise_the_same(desk: Desk, change: dict[str, object]) -> None:
     other = dataclasses.replace(manifest("legacy", layout="thin"), **change)  # type: ignore[arg-type]
     write_package(desk.dist, other)
     assert f"R014 {other.name}.tar.zst" in refused(desk)
@@ -106,9 +102,7 @@ NAMES = ("a b", "ä.zip", ".hidden", "a~1", "dot.", "a:b")
         ((*THOUSAND, LocalFile(Path("a"), 1, SHA)), ["R006"]),
     ],
 )
-def test_names_sizes_and_numbers_of_files_are_those_that_github_takes(
-    files: Sequence[LocalFile], found: list[str]
-) -> None:
+def test_names_sizes_and_numbers_are_those_of_github(files: Sequence[LocalFile], found: list[str]) -> None:
     vouched = {file.name: file.sha256 for file in files}
     assert [finding.code.name for finding in check_files(files, vouched)] == found
 

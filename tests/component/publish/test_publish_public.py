@@ -49,7 +49,7 @@ def test_an_older_release_that_is_replaced_does_not_become_the_newest(desk: Desk
     assert desk.github.latest() is latest
 
 
-def test_a_dry_run_of_a_replacement_leaves_the_release_public_and_an_equal_one_is_not_replaced(
+def test_a_dry_run_replaces_nothing_and_an_equal_release_is_not_replaced(
     desk: Desk,
 ) -> None:
     desk.publish()
@@ -91,9 +91,7 @@ def times_asked(desk: Desk) -> int:
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
-def test_a_repository_whose_releases_can_be_changed_is_refused_before_any_write(
-    asked: Desk, refused: Refused, dry_run: bool
-) -> None:
+def test_changeable_releases_are_refused_before_writing(asked: Desk, refused: Refused, dry_run: bool) -> None:
     with refused(CheckFailedError):
         asked.publish(PublishOptions(dry_run=dry_run))
     assert asked.github.writes() == []

@@ -93,9 +93,7 @@ def test_a_release_with_an_open_revision_ends_before_anything_is_built(runner: R
 @pytest.mark.parametrize(
     ("variants", "chosen"), [("", ""), ("legacy cpu", " --variant legacy --variant cpu")]
 )
-def test_the_matrix_is_what_run_says_and_one_that_cannot_be_made_builds_nothing(
-    runner: Runner, variants: str, chosen: str
-) -> None:
+def test_the_matrix_is_what_run_says_or_nothing_is_built(runner: Runner, variants: str, chosen: str) -> None:
     says = {"": "legacy auto", " --json": '{"include": []}', " --by arch --base redist --json": "[50]"}
     answers = "".join(f"""'matrix{chosen}{rest}') echo '{answer}' ;; """ for rest, answer in says.items())
     runner.stand_in(f'case "$*" in {answers}*) exit 1 ;; esac')
@@ -108,9 +106,7 @@ def test_the_matrix_is_what_run_says_and_one_that_cannot_be_made_builds_nothing(
 
 
 @pytest.mark.parametrize(("status", "ends"), [(0, 0), (3, 0), (5, 5)])
-def test_an_architecture_that_needs_no_compiling_is_no_failure(
-    runner: Runner, status: int, ends: int
-) -> None:
+def test_an_architecture_without_a_compile_is_no_failure(runner: Runner, status: int, ends: int) -> None:
     """Exit code 3 means that the official wheel serves the variant."""
     runner.stand_in(f"exit {status}")
     assert runner.step(COMPILE).returncode == ends
@@ -183,9 +179,7 @@ def test_the_packages_of_all_jobs_lie_in_one_folder_with_one_list(runner: Runner
     assert runner.step(GATHER).returncode != 0
 
 
-def test_the_attestation_is_listed_beside_what_it_is_of_and_left_out_of_a_rebuilds_comparison(
-    runner: Runner, dist: Path
-) -> None:
+def test_the_attestation_is_listed_and_left_out_of_a_rebuilds_comparison(runner: Runner, dist: Path) -> None:
     """Nobody else can make GitHub's attestation anew."""
     before = (dist / "SHA256SUMS").read_text()
     done = runner.step(ATTESTED, BUNDLE=str(runner.folder / "bundle.jsonl"))
@@ -201,9 +195,7 @@ def test_the_attestation_is_listed_beside_what_it_is_of_and_left_out_of_a_rebuil
 
 
 @pytest.mark.parametrize("allow", [" ", "--allow-lean --allow-partial"])
-def test_only_a_complete_draft_with_the_bytes_that_were_signed_is_made_public(
-    runner: Runner, dist: Path, allow: str
-) -> None:
+def test_only_a_draft_with_the_signed_bytes_is_made_public(runner: Runner, dist: Path, allow: str) -> None:
     assert runner.step(PUBLISH, ALLOW=allow).returncode == 0
     words = " ".join(["publish --tag t1", *allow.split()])
     assert runner.ran == f"{words} --draft\n{words}\n"

@@ -193,9 +193,7 @@ def test_the_secret_is_in_no_message_no_file_and_no_program_that_publish_starts(
         assert form not in seen
 
 
-def test_a_secret_reaches_what_needs_it_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: Told
-) -> None:
+def test_a_secret_reaches_its_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: Told) -> None:
     """A nested build without a cache's key would use objects that were stored without it.
 
     AWS's are those that obstore and the Docker CLI's credential helpers read.
@@ -314,9 +312,7 @@ def test_a_damaged_root_is_named_and_left_as_it_is(keys: dict[str, Path], place:
 @pytest.mark.parametrize(
     "words", [["root", "--threshold=1"], ["mirror", "--to=mirror"]], ids=["root", "mirror"]
 )
-def test_a_missing_root_is_told_before_anything_is_written_or_not_signed(
-    place: Place, words: list[str]
-) -> None:
+def test_a_missing_root_is_told_before_anything_is_written(place: Place, words: list[str]) -> None:
     """Who removes 1.root.json as outdated would publish without signatures, or begin a second first root."""
     for name in (ROOTS, "dist"):
         (place.folder / name).mkdir()

@@ -100,9 +100,7 @@ def meet(desk: Desk, fault: str, how: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("before", "fault", "how"), FAULTS)
-def test_nothing_half_signed_is_public_and_the_next_run_completes_it(
-    desk: Desk, tmp_path: Path, before: str, fault: str, how: str
-) -> None:
+def test_nothing_half_signed_is_public(desk: Desk, tmp_path: Path, before: str, fault: str, how: str) -> None:
     prepare(desk, before)
     former, asked = seen(desk.github, TAG), len(desk.github.writes())
     meet(desk, fault, how, tmp_path)

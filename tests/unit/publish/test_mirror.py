@@ -59,9 +59,7 @@ def second(**change: str) -> str:
     ],
     ids=["nested", "newer", "no tag", "above", "below", "twice", "another's"],
 )
-def test_what_is_no_list_or_leads_astray_is_refused(
-    refused: Refused, text: str, error: type[ConfigError]
-) -> None:
+def test_what_is_no_list_or_leads_astray(refused: Refused, text: str, error: type[ConfigError]) -> None:
     with refused(error):
         loads(text, "m")
 

@@ -36,9 +36,7 @@ GZIP_SHA256 = "969eb22240caac5e2278d6f4aadbb730c28504f202d7831f4bc10950d955ee8d"
 
 
 @pytest.mark.parametrize("form", list(Form))
-def test_gnu_tar_lists_the_manifest_first_then_sorted_names_without_owner_or_time(
-    tmp_path: Path, form: Form, told: Told
-) -> None:
+def test_gnu_tar_lists_sorted_names_without_owner_or_time(tmp_path: Path, form: Form, told: Told) -> None:
     package = archiving.pack(tmp_path, archiving.FILES, form=form)
     list_it = ["tar", "--full-time", "--utc", "--numeric-owner", "-tvf"]
     listed = subprocess.run([*list_it, package], capture_output=True, check=True, text=True).stdout
@@ -48,9 +46,7 @@ def test_gnu_tar_lists_the_manifest_first_then_sorted_names_without_owner_or_tim
 
 @pytest.mark.parametrize("form", list(Form))
 @pytest.mark.parametrize("preset", list(Preset))
-def test_the_bytes_depend_neither_on_the_thread_count_nor_on_the_folder_nor_on_the_order(
-    tmp_path: Path, preset: Preset, form: Form
-) -> None:
+def test_bytes_depend_on_no_thread_folder_or_order(tmp_path: Path, preset: Preset, form: Form) -> None:
     noise = b"".join(hashlib.sha256(str(number).encode()).digest() * 3 for number in range(120_000))
     files = {"lib/b": noise, "lib/a": noise[:7_000_001], "NOTICE": b"x"}
     one = archiving.pack(tmp_path / "one", files, workers=1, preset=preset, form=form)
@@ -138,9 +134,7 @@ LONGER = b"CUDNN" * 999
     ("change", "found"),
     [(LONGER, Digest(4995, hashlib.sha256(LONGER).hexdigest())), (b"cudnn" * 1000, None)],
 )
-def test_an_input_that_changed_since_it_was_checked_leaves_nothing(
-    tmp_path: Path, told: Told, change: bytes, found: Digest | None
-) -> None:
+def test_an_input_that_has_changed(tmp_path: Path, told: Told, change: bytes, found: Digest | None) -> None:
     packed = archiving.content(tmp_path / "in", archiving.FILES)
     packed.members[0].file.write_bytes(change)
     error = refusal(tmp_path, packed, ChangedFileError)
@@ -181,9 +175,7 @@ def test_an_input_that_changes_while_it_is_read_leaves_nothing(
     [None, "nowhere", "input1", ".", "/proc/self/mem"],
     ids=["absent", "dangling", "looping", "folder", "its first byte is an error"],
 )
-def test_an_input_that_cannot_be_read_is_named_and_leaves_nothing(
-    tmp_path: Path, told: Told, target: str | None
-) -> None:
+def test_an_input_that_cannot_be_read_is_named(tmp_path: Path, told: Told, target: str | None) -> None:
     packed = archiving.content(tmp_path / "in", archiving.FILES)
     packed.members[1].file.unlink()
     if target:
@@ -198,9 +190,7 @@ def test_a_disk_that_fills_up_while_writing_is_named_with_the_bytes(tmp_path: Pa
     assert re.search(r"x64\.tar\.zst does not fit: .*About 3,000,\d+ bytes .* free", str(error))
 
 
-def test_a_full_disk_is_seen_before_anything_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_seen_before_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = shutil.disk_usage(tmp_path)._replace(free=1000)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     error = refusal(tmp_path, archiving.content(tmp_path / "in", archiving.FILES), DiskError)
@@ -272,9 +262,7 @@ def test_only_regular_files_below_the_own_folder_are_unpacked(tmp_path: Path, in
     assert sorted(path.name for path in tmp_path.iterdir()) == [package.name, "out"]
 
 
-def test_a_package_whose_manifest_is_not_first_or_that_is_not_there_is_none(
-    tmp_path: Path, refused: Refused
-) -> None:
+def test_a_package_whose_manifest_is_not_first_is_none(tmp_path: Path, refused: Refused) -> None:
     licence, manifest = (tarfile.TarInfo(f"{archiving.NAME}/{name}") for name in ("LICENSE", "manifest.json"))
     package = archiving.pack_raw(tmp_path, (licence, b"x"), (manifest, archiving.MANIFEST))
     with refused(IntegrityError):

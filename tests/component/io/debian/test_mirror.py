@@ -178,7 +178,5 @@ OURS = "http://one.example/debian"
     ],
     ids=["deb822", "continued", "disabled", "one line", "other vendors", "Ubuntu", "cdrom"],
 )
-def test_mirrors_are_those_of_debians_own_archive_first(
-    file: str, text: str, mirrors: tuple[str, ...]
-) -> None:
+def test_mirrors_of_debians_own_archive_come_first(file: str, text: str, mirrors: tuple[str, ...]) -> None:
     assert debian_mirrors({file: text}) == mirrors

@@ -144,9 +144,7 @@ def test_made_once_with_sorted_packages(tmp_path: Path, told: Told) -> None:
     assert left(tmp_path) == [first.name]
 
 
-def test_the_bare_one_is_another_file_and_without_root_needs_a_user_namespace(
-    tmp_path: Path, told: Told
-) -> None:
+def test_the_bare_one_is_another_file_and_needs_a_user_namespace(tmp_path: Path, told: Told) -> None:
     keyring, tools = tmp_path / "debian-archive-keyring.gpg", Tools()
     keyring.touch()
     bare = rootfs(tmp_path, tools, root=False, keyring=keyring).tar("bookworm", ())
@@ -156,9 +154,7 @@ def test_the_bare_one_is_another_file_and_without_root_needs_a_user_namespace(
     assert bare != rootfs(tmp_path, tools).tar("bookworm", ["patch"])
 
 
-def test_a_slim_system_has_the_packages_that_are_named_and_no_clean_up_of_apts(
-    tmp_path: Path, told: Told
-) -> None:
+def test_a_slim_system_has_its_packages_and_no_clean_up_of_apts(tmp_path: Path, told: Told) -> None:
     tools = Tools()
     made = rootfs(tmp_path, tools).slim("bookworm", ["zlib1g", "libc6"], "amd64")
     assert rootfs(tmp_path, tools, offline=True).slim("bookworm", ["libc6", "zlib1g"], "amd64") == made
@@ -176,7 +172,7 @@ def test_the_packages_of_a_slim_system_are_told_with_the_sums_of_the_signed_inde
     )
 
 
-def test_of_another_architecture_nothing_is_run_and_busybox_has_the_links_that_ours_has(
+def test_of_another_architecture_nothing_is_run_and_busybox_has_our_links(
     tmp_path: Path,
 ) -> None:
     tools = Tools(links={"bin/sh": "/bin/busybox", "usr/bin/wget": "/bin/busybox", "bin/x": "y"})
@@ -211,9 +207,7 @@ def test_every_package_of_the_system_is_listed_by_its_file(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("slim", [False, True])
-def test_a_damaged_system_in_the_cache_is_told_and_made_anew_by_the_same_command(
-    tmp_path: Path, slim: bool
-) -> None:
+def test_a_damaged_system_in_the_cache_is_told_and_made_anew(tmp_path: Path, slim: bool) -> None:
     """A cache of CI, say, that was not restored to its end."""
     made = rootfs(tmp_path, Tools())
     how = partial(made.slim_packages, arch="amd64") if slim else made.packages
@@ -263,9 +257,7 @@ def test_what_a_tool_said_decides_what_is_wrong(
 
 
 @pytest.mark.parametrize("slim", [True, False])
-def test_without_mmdebstrap_its_lack_is_told_and_nothing_is_made(
-    tmp_path: Path, refused: Refused, slim: bool
-) -> None:
+def test_without_mmdebstrap_its_lack_is_told(tmp_path: Path, refused: Refused, slim: bool) -> None:
     tools = Tools(absent={"mmdebstrap"})
     made = rootfs(tmp_path, tools)
     with refused(errors.ToolMissingError):

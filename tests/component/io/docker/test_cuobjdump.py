@@ -75,9 +75,7 @@ def test_both_listings_with_their_own_exit_codes_and_streams(make: Make, library
     assert [run.files for run in engine.runs] == [{"/inspect/libx.so": library}]
 
 
-def test_an_answer_is_kept_by_content_and_a_damaged_one_asked_for_again(
-    make: Make, library: Path, tmp_path: Path
-) -> None:
+def test_an_answer_is_kept_and_a_damaged_one_made_again(make: Make, library: Path, tmp_path: Path) -> None:
     inspector, engine = make(ANSWERS)
     first = inspector.list_images(library, SHA256)
     assert inspector.list_images(library, SHA256) == first
@@ -174,9 +172,7 @@ def test_no_ptx_is_an_answer() -> None:
         (_done(stderr=NONE), _done(stderr=NONE)),
     ],
 )
-def test_anything_else_is_no_answer(
-    elf_listing: cuobjdump.Listing, ptx_listing: cuobjdump.Listing, told: Told
-) -> None:
+def test_all_else_is_none(elf_listing: cuobjdump.Listing, ptx_listing: cuobjdump.Listing, told: Told) -> None:
     with pytest.raises(cuobjdump.CuobjdumpError) as caught:
         cuobjdump.parse_listings(elf_listing, ptx_listing)
     told(caught.value)
@@ -201,9 +197,7 @@ def _listed(*arches: str) -> str:
     ],
     ids=["dropped", "made up"],
 )
-def test_a_suffix_that_cuobjdump_drops_or_makes_up_is_no_disagreement(
-    images: Sequence[bytes], listed: Sequence[str]
-) -> None:
+def test_a_suffix_more_or_less_is_no_disagreement(images: Sequence[bytes], listed: Sequence[str]) -> None:
     """12.4 shows a suffix for five images of libcublas 12.9 that have none in their bytes or in
     13.5's listing."""
     found = cuobjdump.parse_listings(_done(_listed(*listed)), _done(stderr=NO_PTX))

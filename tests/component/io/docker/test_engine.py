@@ -133,9 +133,7 @@ def engine(answers: type[Docker29]) -> Iterator[DockerEngine]:
         ("silent:1", TransferError),
     ],
 )
-def test_an_image_is_resolved_for_the_platform_that_compiles(
-    refused: Refused, image: str, error: type[TransferError]
-) -> None:
+def test_an_image_must_be_for_our_platform(refused: Refused, image: str, error: type[TransferError]) -> None:
     with engine(Docker29) as docker29:
         assert not docker29.has_image("ortpacks/no:1")
         assert docker29.resolve("both:1") == "sha256:5e"
@@ -234,9 +232,7 @@ def test_a_failed_build_shows_the_last_30_lines_of_its_own_programs_or_else_of_b
         ('ERROR: Get "https://h:5/v2/": dial tcp: lookup h on 9.9.9.9:53: no such host', TransferError),
     ],
 )
-def test_an_engine_that_dies_or_is_full_is_told_apart_from_a_compile_error(
-    told: Told, said: str, kind: type[BuilderError]
-) -> None:
+def test_an_engine_that_dies_or_is_full_is_told_so(told: Told, said: str, kind: type[BuilderError]) -> None:
     pushed = {"push": ("h:5/n:1",)} if kind is TransferError else {"output": Path("there/artifact")}
     error = failed("#7 [1/9] gcc", said, builder="far" if kind is DiskError else None, **pushed)
     assert type(error) is kind
@@ -397,9 +393,7 @@ class Sdk:
     ],
     ids=["here", "not the user's", "another machine", "behind a socket", "SELinux"],
 )
-def test_files_are_shown_to_a_container_in_place_or_else_copied(
-    tmp_path: Path, sdk: Sdk, mode: int, shown: bool
-) -> None:
+def test_files_are_shown_to_a_container_or_copied(tmp_path: Path, sdk: Sdk, mode: int, shown: bool) -> None:
     library = tmp_path / "libx.so"
     library.write_bytes(b"x")
     library.chmod(mode)
@@ -442,9 +436,7 @@ def test_an_orphan_that_another_removes_or_cannot_see_is_no_refusal(sdk: Sdk) ->
     ],
     ids=["gone", "orphan", "full", "no image"],
 )
-def test_what_an_engine_refuses_is_told_by_its_kind(
-    refused: Refused, sdk: Sdk, error: type[BuilderError]
-) -> None:
+def test_what_an_engine_refuses_has_its_kind(refused: Refused, sdk: Sdk, error: type[BuilderError]) -> None:
     with refused(error):
         ran(sdk)
 

@@ -62,9 +62,7 @@ def test_an_image_is_read_and_of_an_index_the_one_for_the_platform(served: Serve
         read_image(registry(served), "1", "linux/s390x")
 
 
-def test_an_index_names_images_and_behind_them_their_attestations_as_buildkit_does(
-    served: Served, told: Told
-) -> None:
+def test_an_index_names_images_and_behind_them_their_attestations(served: Served, told: Told) -> None:
     """The form is that of moby/buildkit, docs/attestations/attestation-storage.md."""
     image = served.image("a", "sha256:1")
     statement = {"predicateType": "https://spdx.dev/Document", "predicate": {}}
@@ -90,9 +88,7 @@ def test_an_index_names_images_and_behind_them_their_attestations_as_buildkit_do
         ("Bearer", {"IdentityToken": "kept"}, "'refresh_token', ['kept']"),
     ],
 )
-def test_the_docker_clis_login_is_used_as_the_registry_wants_it(
-    served: Served, kind: str, login: dict[str, str], asked: str
-) -> None:
+def test_the_docker_clis_login_is_used(served: Served, kind: str, login: dict[str, str], asked: str) -> None:
     served.login = kind
     image = served.image("a", "sha256:1")
     push_index(registry(served, login), ["1"], [IndexEntry(image, AMD64, ())])
@@ -102,9 +98,7 @@ def test_the_docker_clis_login_is_used_as_the_registry_wants_it(
 
 
 @pytest.mark.parametrize("login", [ADA, {"identitytoken": "kept"}])
-def test_a_token_that_expired_is_not_shown_to_the_service_for_tokens(
-    served: Served, login: dict[str, str]
-) -> None:
+def test_an_expired_token_is_not_shown_to_the_token_service(served: Served, login: dict[str, str]) -> None:
     served.login = "Bearer"
     image = served.image("a", "sha256:1")
     served.fail("put-manifest", "expire")
@@ -132,9 +126,7 @@ REFUSALS: dict[str, tuple[dict[str, str], dict[str, str]]] = {
 
 
 @pytest.mark.parametrize("refusal", REFUSALS)
-def test_who_may_not_is_told_to_log_in_and_no_password_is_shown_or_sent(
-    served: Served, refused: Refused, refusal: str
-) -> None:
+def test_who_may_not_is_told_and_no_password_is_shown(served: Served, refused: Refused, refusal: str) -> None:
     changes, login = REFUSALS[refusal]
     served.image("1", "sha256:1")
     for name, value in changes.items():
@@ -201,9 +193,7 @@ def test_a_login_is_sent_over_tls_alone(monkeypatch: pytest.MonkeyPatch) -> None
     assert [call.args[0].url for call in send.call_args_list] == ["https://registry.example/v2/"]
 
 
-def test_a_token_service_that_answers_something_else_is_told(
-    served: Served, monkeypatch: pytest.MonkeyPatch, refused: Refused
-) -> None:
+def test_a_strange_token_is_told(served: Served, monkeypatch: pytest.MonkeyPatch, refused: Refused) -> None:
     served.login, answer = "Bearer", b'{"token": ["secret"]}'
     monkeypatch.setattr(Handler, "give_token", lambda self, _: self.answer(200, "application/json", answer))
     with refused(TransferError):
@@ -225,9 +215,7 @@ def test_a_helper_that_keeps_passwords_and_fails_is_told(
 @pytest.mark.parametrize(
     ("route", "status"), [("manifest", "429"), ("manifest", "503"), ("put-manifest", "403")]
 )
-def test_a_refusal_says_whether_to_try_again_or_to_log_in(
-    served: Served, refused: Refused, route: str, status: str
-) -> None:
+def test_a_refusal_says_what_to_do(served: Served, refused: Refused, route: str, status: str) -> None:
     image = served.image("1", "sha256:1")
     served.fail(route, status)
     with refused(TransferError):

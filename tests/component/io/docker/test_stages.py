@@ -171,9 +171,7 @@ def test_the_context_is_made_afresh_and_the_artifact_of_an_earlier_build_outlive
 
 
 @pytest.mark.parametrize("linked", [True, False])
-def test_inputs_are_linked_and_on_another_file_system_copied(
-    yard: Yard, monkeypatch: pytest.MonkeyPatch, linked: bool
-) -> None:
+def test_inputs_are_linked_or_else_copied(yard: Yard, monkeypatch: pytest.MonkeyPatch, linked: bool) -> None:
     if not linked:
         monkeypatch.setattr(os, "link", Mock(side_effect=OSError(errno.EXDEV, os.strerror(errno.EXDEV))))
     yard.lay_out()
@@ -213,9 +211,7 @@ def test_a_build_replaces_what_the_last_one_or_a_killed_one_left(yard: Yard) -> 
         (OSError(errno.ENOSPC, "full"), []),
     ],
 )
-def test_a_build_that_fails_leaves_the_last_artifact_and_nothing_half_made(
-    yard: Yard, failure: Exception, said: list[str]
-) -> None:
+def test_a_failed_build_leaves_the_last_artifact(yard: Yard, failure: Exception, said: list[str]) -> None:
     built(yard).failure = failure
     with pytest.raises(type(failure)):
         yard.export()

@@ -93,9 +93,7 @@ def test_an_answer_of_something_else_is_told(
         host.require_access()
 
 
-def test_publishing_whose_answer_is_lost_is_not_asked_for_twice(
-    double: GitHubDouble, host: GitHub, draft: Release
-) -> None:
+def test_publishing_with_a_lost_answer_comes_once(double: GitHubDouble, host: GitHub, draft: Release) -> None:
     double.fail("publish", "landed")
     assert not host.publish(draft, "", "").draft
     assert [seen.method for seen in double.writes()] == ["PATCH"]
@@ -113,9 +111,7 @@ def test_an_assets_bytes_come_from_the_object_store_which_never_sees_the_token(
     assert not any(seen.authorized for seen in storage)
 
 
-def test_an_asset_that_keeps_coming_with_other_bytes_is_an_integrity_error(
-    double: GitHubDouble, host: GitHub, asset: Asset
-) -> None:
+def test_an_asset_that_comes_with_other_bytes(double: GitHubDouble, host: GitHub, asset: Asset) -> None:
     double.fail("asset", "corrupt", times=3)
     with pytest.raises(IntegrityError, match=r"download index\.json: wanted 256000 bytes, sha256:"):
         host.download(asset, len(BODY))
@@ -166,9 +162,7 @@ def test_a_file_that_changes_while_it_is_sent_is_an_error_or_cut_to_what_was_has
     ],
     ids=["cut", "certificate"],
 )
-def test_a_tls_connection_that_is_cut_is_tried_again_and_a_bad_certificate_is_final(
-    host: GitHub, cause: ssl.SSLError, waits: float | None
-) -> None:
+def test_a_cut_tls_connection_is_tried_again(host: GitHub, cause: ssl.SSLError, waits: float | None) -> None:
     """The errors are those of requests 2.34 on a host that was reached before."""
     host.latest()
     reason = urllib3.exceptions.MaxRetryError(None, "/", urllib3.exceptions.SSLError(cause))  # type: ignore[arg-type]
@@ -212,9 +206,7 @@ def test_of_a_host_that_states_no_digests_every_asset_is_read_back(digestless: D
 
 
 @pytest.mark.parametrize("public", [False, True])
-def test_an_earlier_asset_of_the_right_size_is_read_before_it_is_trusted(
-    digestless: Desk, public: bool
-) -> None:
+def test_an_earlier_asset_of_the_right_size_is_read_first(digestless: Desk, public: bool) -> None:
     digestless.publish(PublishOptions() if public else DRAFT)
     (release,) = digestless.github.releases.values()
     asset = next(iter(release.assets.values()))
@@ -231,9 +223,7 @@ def test_reading_back_survives_faults(digestless: Desk, kind: str) -> None:
     assert_published(digestless)
 
 
-def test_a_draft_that_a_host_shows_by_its_tag_is_still_a_draft(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_draft_that_is_shown_by_its_tag_is_still_one(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.publish(DRAFT)
     monkeypatch.setattr(desk.github, "published", lambda tag: next(iter(desk.github.releases.values())))
     assert desk.publish(DRAFT).state == "draft"
@@ -283,9 +273,7 @@ def test_the_token_is_not_shown_even_if_the_host_repeats_it(desk: Desk) -> None:
     ("api", "upload"),
     [("https://ghe.example", "http://127.0.0.1/x"), ("http://127.0.0.1:9", "http://uploads.example/x")],
 )
-def test_the_token_is_not_sent_over_plain_http_off_this_machine_or_beside_https(
-    http_of: Clients, api: str, upload: str
-) -> None:
+def test_the_token_is_not_sent_over_plain_http_elsewhere(http_of: Clients, api: str, upload: str) -> None:
     with pytest.raises(TransferError, match="not sent over plain http"):
         http_of(api).attempt("POST", upload, wanted=(201,))
 

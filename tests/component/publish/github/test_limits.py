@@ -72,7 +72,7 @@ def test_pauses_of_our_own_double_up_to_the_cap() -> None:
     assert [patience.pause(7.0, number) for number in (1, 6)] == [7, 7]
 
 
-def test_a_request_that_gave_up_is_not_repeated_by_the_one_that_sent_it(
+def test_a_request_that_gave_up_is_not_repeated_by_its_sender(
     http_of: Callable[..., GitHubHttp],
 ) -> None:
     tried: list[str] = []
@@ -123,9 +123,7 @@ def test_a_refusal_of_nonsense_is_its_status_line() -> None:
     assert reason_of(answer) == "Forbidden"
 
 
-def test_what_a_host_says_is_one_line_of_the_warning(
-    http_of: Callable[..., GitHubHttp], reporter: FakeReporter
-) -> None:
+def test_what_a_host_says_is_one_line(http_of: Callable[..., GitHubHttp], reporter: FakeReporter) -> None:
     errors = [TransferError("GitHub answered 500: a\n  ✓ uploaded", retry_after=0.0)]
 
     def attempt() -> str:

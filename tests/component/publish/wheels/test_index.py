@@ -92,9 +92,7 @@ def test_the_page_lists_every_wheel_with_its_sha256_and_metadata(filled: Wiring,
     ]
 
 
-def test_a_variants_wheel_tells_its_own_properties_and_is_else_the_one_in_dist(
-    filled: Wiring, tmp_path: Path
-) -> None:
+def test_a_variants_wheel_is_the_one_in_dist_with_its_properties(filled: Wiring, tmp_path: Path) -> None:
     folder = write_index(filled, tmp_path / "simple") / PROJECT
     whole = json.loads((folder / "ortpacks_onnxruntime_gpu-1.23.2-variants.json").read_text())
     info = "ortpacks_onnxruntime_gpu-1.23.2.dist-info"
@@ -112,9 +110,7 @@ def members(wheel: Path) -> dict[str, bytes]:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-def test_an_index_is_the_same_bytes_each_time_and_replaces_the_last_one(
-    filled: Wiring, tmp_path: Path
-) -> None:
+def test_an_index_replaces_the_last_one_by_the_same_bytes(filled: Wiring, tmp_path: Path) -> None:
     folder = write_index(filled, tmp_path / "simple")
     before = {one.name: one.read_bytes() for one in folder.rglob("*") if one.is_file()}
     (folder / PROJECT / "old.whl").write_bytes(b"")

@@ -205,34 +205,11 @@ def test_what_is_immutable_by_then_can_only_be_deleted(desk: Desk) -> None:
     assert "It is public and immutable: delete http" in moved(desk, BUILT)
 
 
-def test_a_tag_that_somebody_pushes_elsewhere_after_the_draft_is_moved(desk: Desk) -> None:
-    desk.publish(PublishOptions(commit=COMMIT, draft=True))
-    assert desk.github.tags == {}
-    desk.github.tags[TAG] = MOVED
-    moved(desk, BUILT)
-    moved(desk)  # the draft keeps the commit
-
-
-def test_a_tag_may_be_pushed_after_a_draft_that_is_of_no_commit(desk: Desk) -> None:
-    desk.publish(DRAFT)
-    desk.github.tags[TAG] = COMMIT
-    assert desk.publish().state == "published"
-    assert desk.github.tags == {TAG: COMMIT}
-
-
 def test_a_tag_that_was_deleted_is_made_again_where_it_was(desk: Desk) -> None:
     drafted(desk)
     del desk.github.tags[TAG]
     assert desk.publish().state == "published"
     assert (desk.github.tags[TAG], COMMIT != HEAD) == (COMMIT, True)
-
-
-def test_a_build_of_the_commit_that_the_tag_names_now_takes_over_the_draft_of_another(desk: Desk) -> None:
-    drafted(desk)
-    desk.github.tags[TAG] = MOVED
-    desk.rebuild(manifest("legacy"), manifest("modern"))
-    assert desk.publish(PublishOptions(commit=MOVED)).state == "published"
-    assert desk.github.contents(TAG) == bytes_in(desk.dist)
 
 
 def test_a_replacement_is_of_the_commit_that_the_tag_names_by_then_and_of_no_other(desk: Desk) -> None:

@@ -1,7 +1,6 @@
 """Tests of the release workflow's scripts, run as a runner would."""
 
 import hashlib
-import json
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -10,11 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from builder.contents.provenance import statement
-from builder.files.digest import file_digest
-from tests.doubles.release import FILES, name_of, write_release
 from tests.support import ROOT
-from tests.support.factories.releases import TEXTS, append_sum
+from tests.support.factories.releases import append_sum
 
 JOBS = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())["jobs"]
 
@@ -139,30 +135,6 @@ def test_a_build_takes_what_was_compiled_before(runner: Runner, artifacts: list[
     assert runner.step(BUILD).returncode == 0
     store = runner.folder / "store"
     assert {str(path.relative_to(store)) for path in store.rglob("*") if path.is_file()} == objects
-
-
-@pytest.mark.skipif(shutil.which("jq") is None, reason="runners have jq, this machine has not")
-def test_what_is_attested_of_an_archive_is_its_own_provenance_and_sbom(runner: Runner) -> None:
-    dist = runner.folder / "dist"
-    write_release(dist, files={**FILES, **TEXTS}, layouts=("full", "thin"), forms=(".tar.zst", ".tar.gz"))
-    archives = {
-        f"{layout}{form}": f"{name_of('legacy', layout=layout)}{form}"
-        for layout, form in (("full", ".tar.zst"), ("thin", ".tar.zst"), ("thin", ".tar.gz"))
-    }
-    for kind, name in archives.items():
-        subjects = {name: file_digest(dist / name).sha256}
-        layout, form = kind[:4], kind[4:]
-        said = {"buildDefinition": {"externalParameters": {"layout": layout, "form": form}}}
-        (dist / f"{name}.provenance.json").write_text(json.dumps(statement(subjects, "", said)))
-    done = runner.step(SAID)
-    assert (done.returncode, done.stderr) == (0, "")
-    for kind, name in archives.items():
-        made = json.loads((dist / f"{name}.provenance.json").read_text())
-        about = runner.folder / "said" / kind
-        assert json.loads((about / "predicate.json").read_text()) == made["predicate"]
-        lines = [f"{one['digest']['sha256']}  {one['name']}" for one in made["subject"]]
-        assert (about / "subjects").read_text().splitlines() == lines
-        assert (about / "sbom.cdx.json").read_bytes() == TEXTS["sbom.cdx.json"]
 
 
 @pytest.mark.parametrize("folders", [["built/legacy", "built/modern"], ["built"]], ids=["two", "one"])

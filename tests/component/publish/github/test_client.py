@@ -18,7 +18,7 @@ from builder.publish.github.http import GitHubHttp
 from builder.publish.github.releases import GitHub
 from builder.publish.prepare import PublishOptions
 from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
-from tests.support.factories.publishing import ATTEMPTS, TAG, Desk, bytes_in
+from tests.support.factories.publishing import ATTEMPTS, TAG, Desk, bytes_in, github, github_of
 from tests.support.factories.releases import FakeTime
 from tests.support.fakes.ports import FakeReporter
 from tests.support.messages import Refused
@@ -30,19 +30,8 @@ WORKFLOWS = "ghs_doubleOfAWorkflowsToken"
 
 
 @pytest.fixture
-def host_of(
-    double: GitHubDouble, http_of: Callable[..., GitHubHttp], reporter: FakeReporter
-) -> Callable[..., GitHub]:
-    def made(token: str = TOKEN) -> GitHub:
-        http = http_of(f"{double.url}/", token, attempts=3)
-        return GitHub(repository=REPOSITORY, http=http, reporter=reporter)
-
-    return made
-
-
-@pytest.fixture
-def host(host_of: Callable[..., GitHub]) -> GitHub:
-    return host_of()
+def host(double: GitHubDouble, time: FakeTime, reporter: FakeReporter) -> GitHub:
+    return github(f"{double.url}/", TOKEN, time, reporter)
 
 
 @pytest.fixture
@@ -70,21 +59,16 @@ def asset(double: GitHubDouble, draft: Release) -> Asset:
     ],
 )
 def test_a_token_needs_the_right_to_write(
-    double: GitHubDouble,
-    host_of: Callable[..., GitHub],
-    token: str,
-    push: bool | None,
-    scopes: str | None,
-    writes: bool,
+    double: GitHubDouble, token: str, push: bool | None, scopes: str | None, writes: bool
 ) -> None:
     double.token, double.push, double.scopes = token, push, scopes
     said = pytest.raises(TransferError, match=r"may read the repository but not write.*Contents: write")
     with nullcontext() if writes else said:
-        host_of(token).require_access()
+        github_of(double).require_access()
     assert [(seen.method, seen.path) for seen in double.requests] == [("GET", f"/repos/{REPOSITORY}")]
 
 
-@pytest.mark.parametrize(("kind", "times"), [("moved", 1), ("half", 3)])
+@pytest.mark.parametrize(("kind", "times"), [("moved", 1), ("half", ATTEMPTS)])
 def test_an_answer_of_something_else_is_told(
     double: GitHubDouble, host: GitHub, refused: Refused, kind: str, times: int
 ) -> None:
@@ -112,7 +96,7 @@ def test_an_assets_bytes_come_from_the_object_store_which_never_sees_the_token(
 
 
 def test_an_asset_that_comes_with_other_bytes(double: GitHubDouble, host: GitHub, asset: Asset) -> None:
-    double.fail("asset", "corrupt", times=3)
+    double.fail("asset", "corrupt", times=ATTEMPTS)
     with pytest.raises(IntegrityError, match=r"download index\.json: wanted 256000 bytes, sha256:"):
         host.download(asset, len(BODY))
 

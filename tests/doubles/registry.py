@@ -156,10 +156,7 @@ class Handler(QuietHandler, BaseHTTPRequestHandler):
         if not self.served.login or given == wanted[self.served.login]:
             return True
         realm = f'realm="{self.served.realm}",' if self.served.realm else ""
-        told = {
-            "Basic": 'Basic realm="x"',
-            "Bearer": f'Bearer {realm}service="images"',
-        }
+        told = {"Basic": 'Basic realm="x"', "Bearer": f'Bearer {realm}service="images"'}
         self.answer(401, data=b"unauthorized", headers={"WWW-Authenticate": told[self.served.login]})
         return False
 

@@ -10,13 +10,7 @@ import pytest
 
 from builder.config.inputs import Input, InputKind, Pin
 from builder.contents.provenance import Revision
-from builder.errors import (
-    CommandError,
-    IntegrityError,
-    ToolMissingError,
-    TransferError,
-    ValidationError,
-)
+from builder.errors import CommandError, IntegrityError, ToolMissingError, TransferError, ValidationError
 from builder.io.git import download_tree, origin_of, revision_of, tag_commit
 from builder.io.process import ProcessRunner
 from tests.support.fakes.ports import FakeRunner

@@ -118,9 +118,7 @@ def test_a_package_holds_its_manifest_licences_and_libraries(site: Site, tmp_pat
     assert [path for path in files if path not in notice] == []
 
 
-def test_a_package_is_the_same_in_another_folder_and_for_another_reason(
-    tmp_path: Path,
-) -> None:
+def test_a_package_is_the_same_in_another_folder_and_for_another_reason(tmp_path: Path) -> None:
     for base, system in (
         ("assembled", "Debian bookworm"),
         ("nvidia", "nvidia/cuda:12.9.1-devel-ubuntu22.04"),

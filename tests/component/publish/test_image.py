@@ -25,9 +25,7 @@ from tests.support.fakes.ports import FakeEngine
 from tests.support.messages import Refused, Told
 
 
-def test_a_stage_is_built_from_its_file_and_a_failure_is_the_engines(
-    tmp_path: Path,
-) -> None:
+def test_a_stage_is_built_from_its_file_and_a_failure_is_the_engines(tmp_path: Path) -> None:
     place, engine = Workplace(tmp_path), FakeEngine()
 
     def fail(_: ImageBuild, on_line: Callable[[str], None]) -> None:
@@ -77,8 +75,7 @@ def test_a_registry_and_a_name_are_taken(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["owner/ortpacks", "https://ada:secret@ghcr.io/o/n", "a.b/C", "a.b/c:1", "a.b/"],
+    "text", ["owner/ortpacks", "https://ada:secret@ghcr.io/o/n", "a.b/C", "a.b/c:1", "a.b/"]
 )
 def test_what_names_no_repository_is_told_without_a_login(refused: Refused, text: str) -> None:
     with refused(ValidationError):

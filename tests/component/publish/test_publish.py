@@ -97,9 +97,7 @@ def test_the_notes_have_the_cards_of_these_very_bytes(desk: Desk, damaged: bool,
     assert [asset for asset in release.assets.values() if "cards" in asset.name] == []
 
 
-def test_a_dry_run_writes_only_what_is_signed_and_a_run_again_does_nothing(
-    desk: Desk,
-) -> None:
+def test_a_dry_run_writes_only_what_is_signed_and_a_run_again_does_nothing(desk: Desk) -> None:
     """Between them the release workflow adds its attestation; a client that was made anew is no finding."""
     assert desk.publish(PublishOptions(dry_run=True)).state == "dry-run"
     assert desk.github.writes() == []
@@ -121,9 +119,7 @@ def test_a_dry_run_writes_only_what_is_signed_and_a_run_again_does_nothing(
     assert "already published, nothing to do" in desk.output
 
 
-def test_a_draft_stays_one_and_the_next_run_publishes_it_on_its_commit(
-    desk: Desk,
-) -> None:
+def test_a_draft_stays_one_and_the_next_run_publishes_it_on_its_commit(desk: Desk) -> None:
     assert desk.publish(PublishOptions(draft=True, commit="a" * 40)).state == "draft"
     (release,) = desk.github.releases.values()
     assert release.draft

@@ -49,9 +49,7 @@ def test_an_older_release_that_is_replaced_does_not_become_the_newest(desk: Desk
     assert desk.github.latest() is latest
 
 
-def test_a_dry_run_replaces_nothing_and_an_equal_release_is_not_replaced(
-    desk: Desk,
-) -> None:
+def test_a_dry_run_replaces_nothing_and_an_equal_release_is_not_replaced(desk: Desk) -> None:
     desk.publish()
     before = len(desk.github.writes())
     assert desk.publish(REPLACE).state == ReleaseState.UNCHANGED

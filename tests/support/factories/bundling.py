@@ -9,14 +9,7 @@ from builder.contents.package_manifest import BinaryReport, Member
 from builder.files.digest import LocalFile
 from builder.io.archive.package_writer import PackageWriter
 from builder.io.wheel import record_text
-from builder.package.bundle import (
-    BundlePorts,
-    CheckedContent,
-    PackageSources,
-    bundle,
-    gather,
-    originals,
-)
+from builder.package.bundle import BundlePorts, CheckedContent, PackageSources, bundle, gather, originals
 from tests.support.factories.packages import Trees, artifact, lock, official, report
 from tests.support.fakes.ports import FakeReporter
 

@@ -12,12 +12,7 @@ from builder.binary.library import HostNeeds
 from builder.config.build_plan import BuildPlan
 from builder.config.inputs import Input, InputKind, Lock, Pin
 from builder.config.load import load_project
-from builder.config.variants import (
-    Origin,
-    Project,
-    Variant,
-    all_inputs,
-)
+from builder.config.variants import Origin, Project, Variant, all_inputs
 from builder.contents.package_manifest import BinaryReport
 from builder.facts.gpu.architectures import Arch, Capability
 from builder.finding import Finding
@@ -182,9 +177,5 @@ def report(*findings: Finding) -> BinaryReport:
         tally={device: here if found is Support.NATIVE else nowhere for device, found in support.items()},
     )
     return BinaryReport(
-        findings=findings,
-        coverage=(provider,),
-        capabilities=support,
-        elf={PROVIDER: elf},
-        needs=NEEDS,
+        findings=findings, coverage=(provider,), capabilities=support, elf={PROVIDER: elf}, needs=NEEDS
     )

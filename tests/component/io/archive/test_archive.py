@@ -131,8 +131,7 @@ LONGER = b"CUDNN" * 999
 
 
 @pytest.mark.parametrize(
-    ("change", "found"),
-    [(LONGER, Digest(4995, hashlib.sha256(LONGER).hexdigest())), (b"cudnn" * 1000, None)],
+    ("change", "found"), [(LONGER, Digest(4995, hashlib.sha256(LONGER).hexdigest())), (b"cudnn" * 1000, None)]
 )
 def test_an_input_that_has_changed(tmp_path: Path, told: Told, change: bytes, found: Digest | None) -> None:
     packed = archiving.content(tmp_path / "in", archiving.FILES)

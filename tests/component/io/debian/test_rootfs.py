@@ -113,12 +113,7 @@ def write_tar(
 def rootfs(cache: Path, tools: Tools, mirror: str = MIRROR, **changes: object) -> DebianRootfs:
     mirrors = AptMirrors(folder=cache, override=mirror)
     made = DebianRootfs(
-        cache=cache,
-        runner=tools,
-        mirrors=mirrors,
-        reporter=FakeReporter(),
-        root=True,
-        keyring=Path("/none"),
+        cache=cache, runner=tools, mirrors=mirrors, reporter=FakeReporter(), root=True, keyring=Path("/none")
     )
     return replace(made, **changes)  # type: ignore[arg-type]
 
@@ -172,9 +167,7 @@ def test_the_packages_of_a_slim_system_are_told_with_the_sums_of_the_signed_inde
     )
 
 
-def test_of_another_architecture_nothing_is_run_and_busybox_has_our_links(
-    tmp_path: Path,
-) -> None:
+def test_of_another_architecture_nothing_is_run_and_busybox_has_our_links(tmp_path: Path) -> None:
     tools = Tools(links={"bin/sh": "/bin/busybox", "usr/bin/wget": "/bin/busybox", "bin/x": "y"})
     made = rootfs(tmp_path, tools)
     assert made.slim("bookworm", ["busybox"], "arm64") != made.slim("bookworm", ["busybox"], "amd64")

@@ -24,22 +24,9 @@ import requests
 from docker.errors import APIError
 from docker.types import Mount
 
-from builder.errors import (
-    BuilderError,
-    CommandError,
-    DiskError,
-    ToolMissingError,
-    TransferError,
-)
+from builder.errors import BuilderError, CommandError, DiskError, ToolMissingError, TransferError
 from builder.files.http_client import NotThereError
-from builder.io.docker.engine import (
-    LABEL,
-    OVERTIME,
-    ContainerRun,
-    DockerEngine,
-    ImageBuild,
-    root_cause,
-)
+from builder.io.docker.engine import LABEL, OVERTIME, ContainerRun, DockerEngine, ImageBuild, root_cause
 from builder.io.process import Completed
 from tests.doubles.loopback import LoopbackServer, QuietHandler, listening
 from tests.support.fakes.ports import FakeRunner

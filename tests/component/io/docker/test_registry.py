@@ -14,14 +14,7 @@ import requests
 from docker.auth import AuthConfig
 
 from builder.errors import ConfigError, TransferError
-from builder.io.docker.registry import (
-    IndexEntry,
-    Registry,
-    cli_logins,
-    may_get_login,
-    push_index,
-    read_image,
-)
+from builder.io.docker.registry import IndexEntry, Registry, cli_logins, may_get_login, push_index, read_image
 from tests.doubles.loopback import listening
 from tests.doubles.registry import IMAGE, Handler, Served, digest
 from tests.support.messages import Refused, Told

@@ -72,9 +72,7 @@ def test_pauses_of_our_own_double_up_to_the_cap() -> None:
     assert [patience.pause(7.0, number) for number in (1, 6)] == [7, 7]
 
 
-def test_a_request_that_gave_up_is_not_repeated_by_its_sender(
-    http_of: Callable[..., GitHubHttp],
-) -> None:
+def test_a_request_that_gave_up_is_not_repeated_by_its_sender(http_of: Callable[..., GitHubHttp]) -> None:
     tried: list[str] = []
 
     def send() -> None:

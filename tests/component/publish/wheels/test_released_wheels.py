@@ -9,11 +9,7 @@ from zipfile import ZipFile
 import pytest
 
 from builder.build.verbs.releases import releasing
-from builder.errors import (
-    CheckFailedError,
-    IntegrityError,
-    ReleaseConflictError,
-)
+from builder.errors import CheckFailedError, IntegrityError, ReleaseConflictError
 from builder.publish.wheels.index import add_wheels
 from tests.doubles.github import GitHubDouble
 from tests.support.factories import official_wheels as official

@@ -4,8 +4,6 @@ Package URLs are spelled as in the purl specification's examples and type defini
 """
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -32,13 +30,10 @@ Json = dict[str, object]
 NO_ADDRESS = {"type": "website", "url": "http://no address"}
 
 
-def bom(
-    layout: Layout = Layout.FULL, made: BuildPlan | None = None, step: int = 1, pins: Lock | None = None
-) -> sbom.Bom:
-    """Return what is known of a package; with the ``step`` -1 from members in the other order."""
+def bom(layout: Layout = Layout.FULL, made: BuildPlan | None = None, pins: Lock | None = None) -> sbom.Bom:
     made = made or plan()
-    files = [member for member in members(made, layout) if member.path != SBOM][::step]
-    return sbom.describe_bom(made, name(made, layout), files, wheels(files)[::step], pins or lock())
+    files = [member for member in members(made, layout) if member.path != SBOM]
+    return sbom.describe_bom(made, name(made, layout), files, wheels(files), pins or lock())
 
 
 def lines(document: Json) -> Iterator[str]:
@@ -64,16 +59,6 @@ def test_it_is_valid_and_says_what_is_in_the_package(made: BuildPlan, layout: La
     said = list(lines(json.loads(rendered)))
     assert sum('"type": "file"' in line for line in said) == 24
     told("\n".join(said))
-
-
-def test_the_same_bytes_whatever_the_order_of_members_and_of_the_interpreters_sets() -> None:
-    code = (
-        "import sys; from tests.component.io.test_cyclonedx import *;"
-        "sys.stdout.buffer.write(render_bom(bom(Layout.THIN)))"
-    )
-    env = {"PYTHONHASHSEED": "4711"}
-    made = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, check=True).stdout
-    assert made == render_bom(bom(Layout.THIN, step=-1))
 
 
 def test_the_serial_number_follows_from_the_content_alone() -> None:
@@ -236,13 +221,10 @@ def test_a_purl_is_spelled_as_specified_and_reads_back(told: Told) -> None:
         sbom.pypi_purl("Torch_Fork==2.1+cu12.post1"),
         sbom.github_purl("Microsoft/onnxruntime", "v1.21.0"),
         sbom.image_purl("nvidia/cuda:12.9.1-devel-ubuntu22.04"),
-        sbom.image_purl("ubuntu:22.04"),
         sbom.image_purl("nvidia/cuda@sha256:244fd47e07d1"),
         sbom.debian_purl("pool/non-free/n/x/nvidia-cuda-toolkit_12.4.131~12.4.1-2_amd64.deb"),
         sbom.debian_purl("pool/main/o/onnxruntime/onnxruntime_1.21.0+dfsg.orig.tar.xz"),
         sbom.debian_purl("pool/main/x/odd name.zip"),
-        sbom.debian_purl("pool/x/date_3.0.3+ds.orig.tar.xz"),
-        sbom.debian_purl("pool/main/s/safeint/libsafeint-dev_3.0.28a+dfsg-4_all.deb"),
         sbom.deb_purl("g++", "4:12.2.0-3", "amd64"),
     )
     archive = sbom.archive_purl("https://host/whatever-1.2.tgz")

@@ -5,14 +5,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.doubles.github import TOKEN
 from tests.support.factories.mirroring import Stand, open_stand
 from tests.support.factories.publishing import Desk, open_desk
 
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
+    """Return a desk; afterwards, no line of its output may show the token."""
     with open_desk(tmp_path) as desk:
         yield desk
+        assert TOKEN not in desk.output
 
 
 @pytest.fixture

@@ -10,13 +10,12 @@ import pytest
 from builder.errors import DiskError, IntegrityError, ReleaseConflictError
 from builder.files.digest import LocalFile, chunks_of
 from builder.publish import mirror
-from builder.publish.mirror import MirrorFolder, loads
+from builder.publish.mirror import MirrorFolder
 from builder.publish.prepare import PublishOptions
 from tests.support.factories.mirroring import Stand, fill, whole
 from tests.support.factories.publishing import TAG, bytes_in
 from tests.support.fakes.ports import FakeReporter
 from tests.support.faults.damage import flip
-from tests.support.messages import Refused
 
 REPLACE = PublishOptions(replace=True)
 
@@ -60,26 +59,6 @@ def test_a_repair_copies_only_what_is_damaged(stand: Stand) -> None:
     stand.mirror(REPLACE)
     changed = {path.name for path in stand.release().iterdir() if path.stat().st_ino != inodes[path.name]}
     assert changed == {"ortpacks.pyz"}
-
-
-def test_a_release_with_a_damaged_index_keeps_its_place_in_the_list(stand: Stand) -> None:
-    stand.mirror()
-    (stand.release() / "index.json").write_bytes(b"{")
-    stand.mirror(PublishOptions(tag="newer"))
-    listed = loads((stand.root / "releases.json").read_text(), "").releases
-    assert [release.tag for release in listed] == ["newer", TAG]
-    stand.mirror(REPLACE)
-    assert (stand.root / "latest").readlink() == Path("newer")
-
-
-def test_a_damaged_list_is_told_with_the_way_out(stand: Stand, refused: Refused) -> None:
-    stand.mirror()
-    (stand.root / "releases.json").write_bytes(b"{")
-    with refused(ReleaseConflictError):
-        stand.mirror()
-    (stand.root / "releases.json").unlink()
-    stand.mirror()
-    assert bytes_in(stand.root) == whole(stand, bytes_in(stand.dist))
 
 
 def test_a_file_that_changed_since_it_was_hashed_is_not_taken(stand: Stand) -> None:

@@ -77,16 +77,9 @@ def test_the_notes_say_which_package_is_for_which_card_and_how_to_install(desk: 
 def test_the_notes_have_the_cards_of_these_very_bytes(desk: Desk, damaged: bool, said: str) -> None:
     """A grid of other bytes, and one that cannot be read, are reported and left out."""
     legacy, modern = sorted(desk.dist.glob("*.tar.zst"))
-    grid = Grid(
-        format=1,
-        package=modern.name,
-        sha256=hashlib.sha256(modern.read_bytes()).hexdigest(),
-        variant="modern",
-        onnxruntime="1.23.2",
-        profile=None,
-        driver="580.65.06",
-        cards=(CardRow("8.6", "native", "native", (), ()),),
-    )
+    cards = (CardRow("8.6", "native", "native", (), ()),)
+    sha256 = hashlib.sha256(modern.read_bytes()).hexdigest()
+    grid = Grid(1, modern.name, sha256, "modern", "1.23.2", None, "580.65.06", cards)
     (desk.dist / grid_name(modern.name)).write_text(json_text(grid))
     (desk.dist / grid_name(legacy.name)).write_text("{" if damaged else json_text(grid))
     assert desk.publish().state == "published"

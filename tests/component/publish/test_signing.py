@@ -299,16 +299,6 @@ def test_roots_are_made_and_signed_in_turn(keys: dict[str, Path], place: Place) 
         assert said in place.fails(code, "root", *words)
 
 
-def test_a_damaged_root_is_named_and_left_as_it_is(keys: dict[str, Path], place: Place) -> None:
-    (place.folder / ROOTS).mkdir()
-    file = place.folder / ROOTS / "1.root.json"
-    for damage in ("", '{"signed": 1, "signatures": []}'):
-        file.write_text(damage)
-        for change in ([], ["--threshold=1"]):
-            assert str(file) in place.fails(7, "root", *change, f"--sign={keys['pem']}")
-        assert file.read_text() == damage
-
-
 @pytest.mark.parametrize(
     "words", [["root", "--threshold=1"], ["mirror", "--to=mirror"]], ids=["root", "mirror"]
 )

@@ -37,13 +37,6 @@ def test_each_gap_gets_its_steps_and_a_row_with_its_mark(told: Told) -> None:
     assert [file.name for file in uploads] == ["differs", "half", "new", "shorter", "unstated"]
 
 
-def test_checksums_signature_and_index_go_up_last() -> None:
-    names = ["index.json", "targets.json", "zebra.tar.zst", "SHA256SUMS", "ant.tar.zst", "ortpacks.pyz"]
-    last = ["ant.tar.zst", "ortpacks.pyz", "zebra.tar.zst", "SHA256SUMS", "targets.json", "index.json"]
-    _, uploads = converge(compare([local(name) for name in names], []))
-    assert [file.name for file in uploads] == last
-
-
 _names = st.sampled_from(["a", "b", "index.json", "SHA256SUMS"])
 
 _sizes, _digests = st.sampled_from([1, 2]), st.sampled_from([A, B])

@@ -9,7 +9,6 @@ import subprocess
 import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -61,16 +60,6 @@ def test_gzip_s_bytes_are_these_on_any_machine(tmp_path: Path) -> None:
     text = b"".join(b"%d %x\n" % (number, number * number * 40503 % 65521) for number in range(200_000))
     package = archiving.pack(tmp_path, {"lib/text": text}, workers=2, form=Form.GZ)
     assert hashlib.sha256(package.read_bytes()).hexdigest() == GZIP_SHA256
-
-
-def test_what_stays_in_its_wheel_is_not_packed_and_not_even_read(tmp_path: Path) -> None:
-    made = archiving.content(tmp_path / "in", archiving.FILES)
-    members = tuple(replace(one, packed=one.path != "lib/libcudnn.so.9") for one in made.members)
-    (tmp_path / "in/input0").unlink()
-    dest = tmp_path / f"{archiving.NAME}.tar.zst"
-    told = archiving.archive().write(dest, replace(made, members=members), Preset.FAST, archiving.accept)
-    assert (told.sha256, told.size) == (hashlib.sha256(dest.read_bytes()).hexdigest(), dest.stat().st_size)
-    assert list(extract(dest, tmp_path / "out")) == ["manifest.json", "LICENSE", "lib/libb.so"]
 
 
 @pytest.mark.parametrize("form", list(Form))

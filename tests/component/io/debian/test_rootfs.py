@@ -224,12 +224,6 @@ def test_a_snapshots_system_is_not_todays(tmp_path: Path) -> None:
     assert [call[-1] for call in tools.calls[1:]] == [mirror.rstrip("/") for mirror in snapshots]
 
 
-def test_a_tar_that_was_made_another_way_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = rootfs(tmp_path, Tools()).tar("bookworm", ())
-    monkeypatch.setattr("builder.io.debian.rootfs.REMOVE_HOST_FILES_HOOK", "true")
-    assert rootfs(tmp_path, Tools()).tar("bookworm", ()) != made
-
-
 @pytest.mark.parametrize(
     ("root", "message", "tail", "kind"),
     [

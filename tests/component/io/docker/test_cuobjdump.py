@@ -149,12 +149,9 @@ def test_counts_by_architecture() -> None:
     assert {str(arch): count for arch, count in found.ptx.items()} == {"120": 1}
 
 
-def test_no_device_code_is_an_answer() -> None:
+def test_no_device_code_and_no_ptx_are_answers() -> None:
     found = cuobjdump.parse_listings(_done(stderr=NONE, code=255), _done(stderr=NONE, code=255))
     assert (found.sass, found.ptx) == ({}, {})
-
-
-def test_no_ptx_is_an_answer() -> None:
     assert cuobjdump.parse_listings(_done(ELF), _done(stderr=NO_PTX)).ptx == {}
 
 

@@ -108,7 +108,6 @@ ELSEWHERE = "http://localhost:1/token"
 
 REFUSALS: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "nobody": ({"login": "Basic"}, {}),
-    "nobody, by a token": ({"login": "Bearer"}, {}),
     "a guess": ({"login": "Basic"}, EVE),
     "a guess, by a token": ({"login": "Bearer"}, EVE),
     "no service for tokens": ({"login": "Bearer", "realm": ""}, {}),

@@ -305,7 +305,6 @@ GNU = (
 
 PLAIN = [
     "",
-    "pool.cc:4:2: error: 'signal' was not declared in this scope",
     "pool.cc:4:2: error: 'Killed' was not declared in this scope",
     "pool.cc:4:2: warning: Segmentation fault ahead",
 ]

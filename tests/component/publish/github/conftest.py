@@ -1,4 +1,4 @@
-"""Fixtures with the double of GitHub, alone and behind a dist folder that is published on it."""
+"""Fixtures with the double of GitHub, and with its client."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -7,7 +7,6 @@ import pytest
 
 from builder.publish.github.http import GitHubHttp, RetryPolicy
 from tests.doubles.github import TOKEN, GitHubDouble
-from tests.support.factories.publishing import Desk, open_desk
 from tests.support.factories.releases import FakeTime
 from tests.support.fakes.ports import FakeReporter
 
@@ -16,14 +15,6 @@ from tests.support.fakes.ports import FakeReporter
 def double(tmp_path: Path) -> Iterator[GitHubDouble]:
     with GitHubDouble(tmp_path / "github").running() as double:
         yield double
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    """Return a desk; afterwards, no line of its output may show the token."""
-    with open_desk(tmp_path) as desk:
-        yield desk
-        assert TOKEN not in desk.output
 
 
 @pytest.fixture

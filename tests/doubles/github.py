@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 
@@ -154,14 +154,11 @@ class GitHubDouble:
             self.moment[1]()
         return number
 
-    def pending(self) -> list[Fault]:
-        """Return the faults that no request has met yet."""
-        return list(self._faults)
-
-    def forget_faults(self) -> None:
-        """Remove all faults that no request has met yet."""
+    def forget_faults(self) -> int:
+        """Remove all faults that no request has met yet, and return their number."""
         with self.lock:
-            self._faults.clear()
+            left, self._faults = self._faults, []
+        return len(left)
 
     def down(self) -> None:
         """Let both ports refuse connections."""
@@ -276,17 +273,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="GitHub's releases on loopback, for use by hand.")
     parser.add_argument("--root", type=Path, required=True, help="directory for the assets")
     parser.add_argument("--port", type=int, default=0, help="0: any free port")
-    parser.add_argument("--repository", default=REPOSITORY)
-    parser.add_argument("--token", default=TOKEN)
     options = parser.parse_args()
-    double = GitHubDouble(options.root, port=options.port, repository=options.repository, token=options.token)
-    with double.running():
-        sys.stdout.write(f"{double.url}\n")
-        sys.stdout.flush()
-        try:
-            threading.Event().wait()
-        except KeyboardInterrupt:
-            return
+    with GitHubDouble(options.root, port=options.port).running() as double, suppress(KeyboardInterrupt):
+        print(double.url, flush=True)  # noqa: T201 - for who runs it by hand
+        threading.Event().wait()
 
 
 if __name__ == "__main__":

@@ -37,11 +37,10 @@ class Fault:
     ``delete``, ``publish`` (any PATCH), ``immutable`` (the setting), ``ref`` (of a tag).
 
     Kinds for any route: a status (``500``, ``502``, ``401`` ...), ``502-cut`` (502 with half of its body),
-    ``hangup`` (no answer), ``retry-after``
-    (403 with the seconds to wait), ``429`` (the same with 429), ``429-bare`` (429 without a time),
-    ``503-later`` (503 with seconds), ``date`` (429 with a date), ``reset`` (403, used-up rate limit),
-    ``secondary`` (403, secondary rate limit), ``echo`` (422 that repeats the token), ``elsewhere`` (302 to
-    the other host), ``moved`` (307 to the other host), ``revoke`` (401, and another token is valid from
+    ``hangup`` (no answer), ``retry-after`` (403 with the seconds to wait), ``429`` (the same with 429),
+    ``429-bare`` (429 without a time), ``503-later`` (503 with seconds), ``date`` (429 with a date),
+    ``reset`` (403, used-up rate limit), ``secondary`` (403, secondary rate limit), ``echo`` (422 that
+    repeats the token), ``moved`` (307 to the other host), ``revoke`` (401, and another token is valid from
     then on), ``down`` (both ports refuse connections from then on).
 
     Publish: ``meddle`` (another client
@@ -168,9 +167,8 @@ class Handler(QuietHandler, BaseHTTPRequestHandler):
         if fault.kind in ("hangup", "down"):
             self.double.down() if fault.kind == "down" else None
             self.hang_up()
-        elif fault.kind in ("elsewhere", "moved"):
-            target = f"{self.double.storage.url}/elsewhere"
-            self.answer(302 if fault.kind == "elsewhere" else 307, {}, {"Location": target})
+        elif fault.kind == "moved":
+            self.answer(307, {}, {"Location": f"{self.double.storage.url}/elsewhere"})
         elif fault.kind == "half":
             self.answer(200, '{"full_na')
         elif fault.kind == "502-cut":

@@ -195,11 +195,7 @@ class StorageHandler(Handler):
     routes: ClassVar[tuple[Route, ...]] = (
         Route("POST", rf"{REPO}/(?P<number>\d+)/assets", "upload", False),
         Route("GET", r"/blob/(?P<number>\d+)", "blob", True),
-        Route("GET", "/elsewhere", "elsewhere", True),
     )
-
-    def elsewhere(self) -> None:
-        self.answer(200, [])
 
     def upload(self, number: str) -> None:
         found = self.find(number)

@@ -15,9 +15,6 @@ from tests.doubles.loopback import LoopbackServer, QuietHandler
 
 IMAGE = "application/vnd.docker.distribution.manifest.v2+json"
 
-ROUTES = "ping token manifest put-manifest blob begin finish"
-"""Names of requests: ``finish`` is PUT of an upload."""
-
 
 def digest(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
@@ -64,8 +61,10 @@ class Served(LoopbackServer):
         return digest(data)
 
     def fail(self, route: str, kind: str) -> None:
-        """Let the next request of a route get a status, or ``expire``: the token becomes invalid."""
-        assert route in ROUTES.split()
+        """Let the next request of a route get a status, or ``expire``: the token becomes invalid.
+
+        Routes: ping, token, manifest, put-manifest, blob, begin, finish (PUT of an upload).
+        """
         self.faults[route] = kind
 
 

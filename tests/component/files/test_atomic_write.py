@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -82,28 +81,30 @@ def test_a_part_taken_for_an_orphan_is_made_anew(tmp_path: Path, monkeypatch: py
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("x", b"whole")]
 
 
-@pytest.mark.parametrize("kind", [part_file, partial(scratch_folder, needed=0)], ids=["file", "folder"])
-def test_what_raises_half_way_is_not_there(
-    tmp_path: Path, kind: Callable[[Path], AbstractContextManager[object]]
-) -> None:
-    with pytest.raises(KeyboardInterrupt), kind(tmp_path / "package"):
+Kind = Callable[..., AbstractContextManager[object]]
+
+
+@pytest.fixture(params=[part_file, scratch_folder], ids=["file", "folder"])
+def kind(request: pytest.FixtureRequest) -> Kind:
+    made: Kind = request.param
+    return made
+
+
+def test_what_raises_half_way_is_not_there(tmp_path: Path, kind: Kind) -> None:
+    with pytest.raises(KeyboardInterrupt), kind(tmp_path / "package", needed=0):
         raise KeyboardInterrupt
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("kind", [part_file, scratch_folder], ids=["file", "folder"])
-def test_more_than_is_free_is_refused_with_both_numbers(
-    tmp_path: Path, kind: Callable[..., AbstractContextManager[object]]
-) -> None:
+def test_more_than_is_free_is_told(tmp_path: Path, kind: Kind) -> None:
     said = r"package does not fit: about 1,152,921,504,606,846,976 .* are free"
     with pytest.raises(DiskError, match=said), kind(tmp_path / "package", needed=1 << 60):
         pytest.fail("there is no file to write")
 
 
-CODES = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.ENOENT)
-
-
-@pytest.mark.parametrize("code", CODES, ids=errno.errorcode.get)
+@pytest.mark.parametrize(
+    "code", [errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.ENOENT], ids=errno.errorcode.get
+)
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path, refused: Refused, code: int) -> None:
     with refused(DiskError), disk_errors(tmp_path / "x"):
         raise OSError(code, os.strerror(code))
@@ -112,16 +113,15 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path, refused: Refused
 @pytest.mark.parametrize(
     "place", [Path("/proc/not-there"), Path("/proc/not-there/folder/new"), Path("file/new")], ids=str
 )
-@pytest.mark.parametrize("kind", [part_file, partial(scratch_folder, needed=0)], ids=["file", "folder"])
 def test_a_place_that_takes_nothing_new_is_named_with_what_to_do(
-    tmp_path: Path, refused: Refused, kind: Callable[[Path], AbstractContextManager[object]], place: Path
+    tmp_path: Path, refused: Refused, kind: Kind, place: Path
 ) -> None:
     """``/proc`` takes no folders and reports ENOENT; a file is no folder.
 
     Defect: of ``/proc``, which is there, the message said that something had removed it.
     """
     (tmp_path / "file").touch()
-    with refused(DiskError), kind(tmp_path / place):
+    with refused(DiskError), kind(tmp_path / place, needed=0):
         pytest.fail("there is nothing to write")
 
 
@@ -130,9 +130,8 @@ def test_a_full_folder_is_told_with_its_own_room(tmp_path: Path, monkeypatch: py
     (tmp_path / "mounted").mkdir()
     free = {"mounted": 7}
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free.get(path.name, 10**9)))
-    full = OSError(errno.ENOSPC, "No space left on device")
     with pytest.raises(DiskError, match="7 bytes are free now"), disk_errors(tmp_path / "mounted"):
-        raise full
+        raise OSError(errno.ENOSPC, "No space left on device")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")

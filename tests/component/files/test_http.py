@@ -23,6 +23,8 @@ from tests.support.tls_server import make_certificate
 
 LOGIN = f"Basic {b64encode(b'user:p@ss word').decode()}"
 
+NOWHERE: Mapping[str, str] = MappingProxyType({})
+
 Asked = list[tuple[str, str | None]]
 """The path and the header with a login of every request."""
 
@@ -30,12 +32,12 @@ Asked = list[tuple[str, str | None]]
 @contextmanager
 def served(
     asked: Asked,
-    redirects: Mapping[str, str] = MappingProxyType({}),
+    redirects: Mapping[str, str] = NOWHERE,
     *,
     header: str = "Authorization",
-    certificate: Path | None = None,
+    by: Path | None = None,
 ) -> Iterator[str]:
-    """Serve ``body`` under every path, or a redirect, and return host and port."""
+    """Serve ``body`` under every path, or a redirect, ``by`` a certificate or none; return host and port."""
 
     class OneHandler(QuietHandler):
         def do_GET(self) -> None:  # noqa: N802 as http.server calls it
@@ -48,9 +50,9 @@ def served(
             self.respond(407, b"")
 
     server = LoopbackServer(OneHandler)
-    if certificate:
+    if by:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificate, certificate.with_suffix(".key"))
+        context.load_cert_chain(by, by.with_suffix(".key"))
         server.socket = context.wrap_socket(server.socket, server_side=True)
     with listening(server) as url:
         yield url.removeprefix("http://")
@@ -139,7 +141,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_certificate(tmp_path_factory.mktemp("tls"), "own")
 
 
-def download(url: str, folder: Path, env: Mapping[str, str] = MappingProxyType({})) -> bytes:
+def download(url: str, folder: Path, env: Mapping[str, str] = NOWHERE) -> bytes:
     """Return what an address gives; the first failure is final."""
     transfer = HttpTransfer(reporter=FakeReporter(), sleep=lambda _: pytest.fail("again"), env=env)
     transfer.download(url, folder / "x.deb")
@@ -152,13 +154,13 @@ def test_a_named_certificate_is_trusted(
 ) -> None:
     """OpenSSL itself reads the file of ``SSL_CERT_FILE``."""
     monkeypatch.setenv(name, str(certificate))
-    with served([], certificate=certificate) as host:
+    with served([], by=certificate) as host:
         assert download(f"https://{host}/x.deb", tmp_path, {name: str(certificate)}) == b"body"
 
 
 def test_without_one_an_unknown_certificate_is_final(certificate: Path, tmp_path: Path) -> None:
     advice = r"CERTIFICATE_VERIFY_FAILED.* Check this machine's certificates and proxy\."
-    with served([], certificate=certificate) as host, pytest.raises(TransferError, match=advice):
+    with served([], by=certificate) as host, pytest.raises(TransferError, match=advice):
         download(f"https://{host}/x.deb", tmp_path)
 
 
@@ -202,7 +204,7 @@ def test_a_redirect_from_https_to_http_is_refused(certificate: Path, tmp_path: P
     said = r"redirects to http://.*, which is not encrypted"
     with (
         served([]) as plain,
-        served([], {"/x": f"http://{plain}/x"}, certificate=certificate) as host,
+        served([], {"/x": f"http://{plain}/x"}, by=certificate) as host,
         pytest.raises(TransferError, match=said),
     ):
         download(f"{scheme}://{host}/x", tmp_path, env)

@@ -46,7 +46,7 @@ def repository(tmp_path: Path) -> Path:
     ("name", "dirty"),
     [(None, False), ("file", True), ("builder.py", True), ("dist/package", False), ("-n", True)],
 )
-def test_a_tree_is_its_commit_and_dirty_with_what_git_does_not_ignore(
+def test_a_tree_is_clean_or_dirty(
     repository: Path, runner: ProcessRunner, name: str | None, dirty: bool
 ) -> None:
     (repository / "dist").mkdir()

@@ -152,14 +152,13 @@ def test_a_version_that_the_index_has_is_there(server: str, wheel: Input, name: 
     index(f"{server}/simple").require_version(wheel)
 
 
-REFUSED = CommandError("pip failed", tail=["ERROR: No matching distribution found"])
-
-
 @pytest.mark.parametrize("more", [{}, {"PIP_NO_INDEX": "1"}])
 def test_missing_and_out_of_reach_are_two_outcomes(server: str, tmp_path: Path, more: dict[str, str]) -> None:
     Page.files = [listed(name) for name in GPU]
     absent, there = (Input.wheel(f"onnxruntime-gpu=={version}") for version in ("1.22.1", "1.22.0"))
-    pip = FakeRunner(answers={sys.executable: REFUSED})
+    pip = FakeRunner(
+        answers={sys.executable: CommandError("pip failed", tail=["ERROR: No matching distribution found"])}
+    )
     for url, wheel, error in (
         (f"{server}/simple", absent, TransferError if more else ValidationError),
         (f"{server}/simple", there, TransferError),

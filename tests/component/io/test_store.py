@@ -235,10 +235,10 @@ def lay(folder: Path, address: str, data: bytes) -> None:
     path.write_bytes(data)
 
 
-def redist(folder: Path, listed: object = LIST, data: bytes = ARCHIVE) -> None:
+def redist(folder: Path, listed: object = LIST) -> None:
     root = "developer.download.nvidia.com/compute/cuda/redist"
     lay(folder, f"{root}/redistrib_12.9.1.json", json.dumps(listed).encode())
-    lay(folder, f"{root}/cuda_nvcc/linux-x86_64/{FILE}", data)
+    lay(folder, f"{root}/cuda_nvcc/linux-x86_64/{FILE}", ARCHIVE)
 
 
 def test_a_component_is_of_nvidias_list_or_pinned(folder: Path, mirror: UrlMirror, tmp_path: Path) -> None:
@@ -253,12 +253,12 @@ def test_a_component_is_of_nvidias_list_or_pinned(folder: Path, mirror: UrlMirro
 
 
 @pytest.mark.parametrize(
-    ("listed", "data", "error"),
+    ("listed", "error"),
     [
-        (LIST, b"an Archive", IntegrityError),
-        ({"release_label": "12.9.1"}, ARCHIVE, TransferError),
-        ([], ARCHIVE, ParseError),
-        ({"cuda_nvcc": {"linux-x86_64": {}}}, ARCHIVE, ParseError),
+        ({"cuda_nvcc": {"linux-x86_64": {**LISTED, "sha256": "0" * 64}}}, IntegrityError),
+        ({"release_label": "12.9.1"}, TransferError),
+        ([], ParseError),
+        ({"cuda_nvcc": {"linux-x86_64": {}}}, ParseError),
     ],
     ids=["other bytes", "without it", "no list", "no file"],
 )
@@ -268,10 +268,9 @@ def test_a_list_without_it_or_with_other_bytes_is_told(
     tmp_path: Path,
     refused: Refused,
     listed: object,
-    data: bytes,
     error: type[BuilderError],
 ) -> None:
-    redist(folder, listed, data)
+    redist(folder, listed)
     with refused(error):
         download_redist(mirror, NVCC, None, tmp_path)
 

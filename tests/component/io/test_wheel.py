@@ -58,7 +58,7 @@ def refusal(wheel: Path) -> str:
     return str(caught.value)
 
 
-def test_every_file_is_there_with_its_mode_and_on_disk_before_the_tree_has_its_name(
+def test_a_tree_is_whole_when_it_has_a_name(
     good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[list[str]] = []

@@ -153,7 +153,7 @@ def test_a_run_that_waits_says_so(stand: Stand) -> None:
     with ThreadPoolExecutor(1) as pool:
         with mirror.locked():
             run = pool.submit(stand.mirror)
-            while f"waiting: another run writes to {stand.root}" not in stand.lines:
+            while f"waiting: another run writes to {stand.root}" not in stand.reporter.lines:
                 assert not run.done()
             assert not stand.release().exists()
         assert run.result(timeout=30).state is ReleaseState.PUBLISHED
@@ -176,7 +176,6 @@ def test_a_mirror_that_would_not_fit_is_refused_first(stand: Stand, monkeypatch:
 
 
 LITTER = {
-    "docs/index.json": '{"tag": "docs", "pages": []}',
     "copy/index.json": '{"tag": "gpu-libs-v1", "packages": []}',
     "v1/index.json": '{"tag": "linked", "packages": []}',
     "README": "somebody's",

@@ -9,7 +9,7 @@ from builder.errors import ReleaseConflictError
 from builder.files.digest import LocalFile
 from builder.publish.mirror import loads
 from builder.publish.prepare import PublishOptions
-from tests.support.factories.mirroring import Stand, fill, local_files, whole
+from tests.support.factories.mirroring import Stand, fill, whole
 from tests.support.factories.publishing import TAG, bytes_in
 from tests.support.faults import killed
 from tests.support.faults.killed import dies_at
@@ -28,7 +28,7 @@ def require_whole(stand: Stand, *possible: dict[str, bytes]) -> None:
 def three_files(stand: Stand) -> list[LocalFile]:
     """Return three files of a release that was mirrored once: few files have few steps."""
     (package, *_) = sorted(stand.dist.glob("*.tar.zst"))
-    return local_files(stand.dist, package.name, "SHA256SUMS", "index.json")
+    return [LocalFile.of(stand.dist / name) for name in (package.name, "SHA256SUMS", "index.json")]
 
 
 @pytest.mark.parametrize("replaces", [False, True])

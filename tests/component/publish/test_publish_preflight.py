@@ -19,8 +19,6 @@ from tests.support.messages import Told
 
 SHA = "0" * 64
 
-LENIENT = PublishOptions(allow=Leniency(lean=True))
-
 
 def refused(desk: Desk, options: PublishOptions | None = None) -> str:
     desk.github.requests.clear()
@@ -73,7 +71,7 @@ def test_a_second_package_is_refused_and_a_layout_or_kind_of_archive_is_none(des
     write_package(desk.dist, manifest("legacy"), suffix=".tar.gz")
     assert desk.publish(PublishOptions(dry_run=True)).state == "dry-run"
     write_package(desk.dist, manifest("legacy", layout="thin", profile="lean"))
-    told(refused(desk, LENIENT))
+    told(refused(desk, PublishOptions(allow=Leniency(lean=True))))
 
 
 def test_everything_is_told_in_one_run(desk: Desk) -> None:

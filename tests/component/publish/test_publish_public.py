@@ -117,9 +117,7 @@ def test_a_release_comes_out_immutable_and_that_is_said(desk: Desk, admin: bool,
 @pytest.mark.parametrize(
     ("enterprise", "fault"), [(None, None), (None, "404"), ("3.17.2", None)], ids=["403", "404", "server"]
 )
-def test_where_github_does_not_tell_it_says_so_and_goes_on(
-    desk: Desk, told: Told, enterprise: str | None, fault: str | None
-) -> None:
+def test_github_tells_nothing(desk: Desk, told: Told, enterprise: str | None, fault: str | None) -> None:
     """An Enterprise Server answers 404 to administrators too."""
     desk.github.enterprise, desk.github.admin = enterprise, enterprise is not None
     if fault:

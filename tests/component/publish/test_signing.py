@@ -42,8 +42,6 @@ from tests.support.factories.releases import write_two_packages
 from tests.support.factories.signing import ALICE, BOB, CI, FIRST, NOW, key, root, signing, targets
 from tests.support.messages import Told
 
-NOBODY = key("nobody")
-
 
 def test_the_same_release_is_not_signed_anew(desk: Desk) -> None:
     desk.publish()
@@ -139,7 +137,7 @@ def test_an_expiring_release_keeps_its_version_while_two_renew_it() -> None:
     first = targets(files, ours, by=(ALICE, BOB))
     half = targets(files, ours, by=ALICE, before=first, now=later)
     with pytest.raises(IntegrityError, match="signed by 1 of"):
-        targets(files, ours, by=NOBODY, before=half, now=later)
+        targets(files, ours, by=key("nobody"), before=half, now=later)
     whole = targets(files, ours, by=BOB, before=half, now=later + timedelta(days=1))
     assert version_of(whole, ours) == version_of(first, ours)
     assert read_targets(whole, TARGETS, read_root(ours, "root")).expires == later + timedelta(days=730)
@@ -175,9 +173,7 @@ def test_keys_of_openssl_and_openssh_and_a_secret_of_ci_sign(keys: dict[str, Pat
     assert signer.public == public_key(keys["pem.pub"])
 
 
-def test_the_secret_is_in_no_message_no_file_and_no_program_that_publish_starts(
-    desk: Desk, keys: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nobody_sees_the_secret(desk: Desk, keys: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     text = keys["pem"].read_text()
     monkeypatch.setenv(SIGNING_KEY, text)
     (signer,) = signers([], Wiring(ROOT).env)

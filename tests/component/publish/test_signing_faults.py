@@ -3,15 +3,15 @@
 import errno
 import os
 import signal
-import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from itertools import product
 from pathlib import Path
+from socketserver import BaseRequestHandler, UnixStreamServer
 from unittest.mock import patch
 
 import pytest
@@ -47,18 +47,14 @@ FAULTS = [
 @contextmanager
 def dying_agent(path: Path, answer: bytes) -> Iterator[None]:
     """Listen as an SSH agent that takes the question, gives ``answer`` and hangs up."""
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(path))
-        server.listen()
 
-        def serve() -> None:
-            with suppress(OSError):
-                client, _ = server.accept()
-                with client:
-                    client.recv(1 << 16)
-                    client.sendall(answer)
+    class Agent(BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(1 << 16)
+            self.request.sendall(answer)
 
-        thread = threading.Thread(target=serve)
+    with UnixStreamServer(str(path), Agent) as server:
+        thread = threading.Thread(target=server.handle_request)
         thread.start()
         yield
         thread.join()

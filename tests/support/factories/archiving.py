@@ -65,10 +65,8 @@ def files_of_at_most(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def pack_raw(folder: Path, *infos: tuple[tarfile.TarInfo, bytes]) -> Path:
+def pack_raw(folder: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:
     """Write a package of these members with ``tarfile``, without the project's rules, and return its path."""
-    for info, data in infos:
-        info.size = len(data)
     dest = folder / f"{NAME}.tar.zst"
-    dest.write_bytes(release.archive([*infos]))
+    dest.write_bytes(release.archive([*members]))
     return dest

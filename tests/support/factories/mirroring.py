@@ -17,7 +17,6 @@ from builder.publish.publish import converge_release, publish_release
 from tests.support import ROOT
 from tests.support.factories.publishing import TAG, of_two_variants, ports
 from tests.support.factories.releases import write_two_packages
-from tests.support.factories.signing import local_file
 from tests.support.fakes.ports import FakeReporter
 
 
@@ -27,6 +26,7 @@ class Stand:
 
     shop: Wiring
     root: Path
+    reporter: FakeReporter
 
     def mirror(self, options: PublishOptions | None = None) -> ReleaseStatus:
         """Run the verb ``mirror`` on ``dist`` and return the release's state."""
@@ -48,24 +48,23 @@ class Stand:
         return self.shop.dist
 
     @property
-    def lines(self) -> list[str]:
-        return self.reporter.lines
-
-    @property
-    def reporter(self) -> FakeReporter:
-        return _fake(self.shop)
-
-    @property
     def output(self) -> str:
-        return "\n".join(self.lines)
+        return "\n".join(self.reporter.lines)
 
 
 def open_stand(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Stand:
     """Return a stand with two unverified packages and a stand-in for the client in ``folder``."""
-    monkeypatch.setattr(releasing, "publish_on", _publish_on)
-    dist = folder / "dist"
+    dist, reporter = folder / "dist", FakeReporter()
+
+    def publish_on(
+        shop: Wiring, project: Project, host: ReleaseHost, options: PublishOptions
+    ) -> ReleaseStatus:
+        (shop.dist / "ortpacks.pyz").write_bytes(b"PK the client")
+        return publish_release(shop.dist, of_two_variants(project), ports(host, reporter), options)
+
+    monkeypatch.setattr(releasing, "publish_on", publish_on)
     fill(dist)
-    return Stand(Wiring(ROOT, dist=dist, reporter=FakeReporter()), folder / "mirror")
+    return Stand(Wiring(ROOT, dist=dist, reporter=reporter), folder / "mirror", reporter)
 
 
 def fill(dist: Path, padding: int = 150_000) -> None:
@@ -74,21 +73,6 @@ def fill(dist: Path, padding: int = 150_000) -> None:
     for path in dist.iterdir():
         path.unlink()
     write_two_packages(dist, legacy=padding, modern=padding)
-
-
-def local_files(folder: Path, *names: str) -> list[LocalFile]:
-    """Return these files of a folder with their sizes and hashes."""
-    return [local_file(str(folder / name), (folder / name).read_bytes()) for name in names]
-
-
-def _fake(shop: Wiring) -> FakeReporter:
-    assert isinstance(shop.reporter, FakeReporter)
-    return shop.reporter
-
-
-def _publish_on(shop: Wiring, project: Project, host: ReleaseHost, options: PublishOptions) -> ReleaseStatus:
-    (shop.dist / "ortpacks.pyz").write_bytes(b"PK the client")
-    return publish_release(shop.dist, of_two_variants(project), ports(host, _fake(shop)), options)
 
 
 def whole(stand: Stand, files: dict[str, bytes]) -> dict[str, bytes]:

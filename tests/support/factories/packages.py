@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from builder.binary.coverage import ContainerTally, Support
+from builder.binary.coverage import Support
 from builder.binary.elf import Elf
 from builder.binary.library import HostNeeds
 from builder.config.build_plan import BuildPlan
@@ -168,14 +168,8 @@ def report(*findings: Finding) -> BinaryReport:
         glibc="2.17",
         glibcxx=None,
     )
-    here, nowhere = ContainerTally(native=54, jit=0, none=0), ContainerTally(native=0, jit=0, none=54)
-    provider = replace(
-        library_coverage(containers=54),
-        path=PROVIDER,
-        sass=sass,
-        ptx=(),
-        tally={device: here if found is Support.NATIVE else nowhere for device, found in support.items()},
-    )
+    read = library_coverage(containers=54, native="5.0 7.0")
+    provider = replace(read, path=PROVIDER, sass=sass, ptx=())
     return BinaryReport(
         findings=findings, coverage=(provider,), capabilities=support, elf={PROVIDER: elf}, needs=NEEDS
     )

@@ -23,8 +23,6 @@ from tests.support.factories.releases import FakeTime, append_sum, write_package
 from tests.support.factories.signing import signing
 from tests.support.fakes.ports import FakeReporter
 
-TEMPLATES = FileSystemLoader(ROOT / "templates")
-
 TAG = "gpu-libs-v1.23.2"
 """Tag of the packages' release: ``publish.tag`` of variants.yaml with their version."""
 
@@ -81,7 +79,9 @@ class Desk:
 def ports(
     host: ReleaseHost, reporter: FakeReporter, verify: Callable[[Path], None] = lambda path: None
 ) -> PublishPorts:
-    return PublishPorts(host=host, reporter=reporter, verify=verify, loader=TEMPLATES)
+    return PublishPorts(
+        host=host, reporter=reporter, verify=verify, loader=FileSystemLoader(ROOT / "templates")
+    )
 
 
 def github(api: str, token: str, time: FakeTime, reporter: FakeReporter) -> GitHub:

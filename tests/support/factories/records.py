@@ -44,8 +44,6 @@ MODERN = _manifest(
 """Manifest of a package of the repacked official wheel, with no files yet."""
 
 
-SHA = "ab" * 32
-
 TOOK = CompileRecord(
     units=528,
     compilations=530,
@@ -79,15 +77,11 @@ def _entry(path: str, size: int) -> FileEntry:
     )
 
 
-def archive_name(value: Mapping[str, object]) -> str:
-    return f"{value['name']}.tar.zst"
-
-
-def recorded(value: Mapping[str, object], took: CompileRecord | None) -> BuildRecord:
+def _recorded(value: Mapping[str, object], took: CompileRecord | None) -> BuildRecord:
     command = f"./run build --variant {value['variant']} --base assembled"
-    date = "2026-11-21T17:05:00Z"
-    return record_of(manifest(value), archive_name(value), SHA, date=date, command=command, compiled=took)
+    made, date, sha256 = manifest(value), "2026-11-21T17:05:00Z", "ab" * 32
+    return record_of(made, f"{made.name}.tar.zst", sha256, date=date, command=command, compiled=took)
 
 
-COMPILED, REPACKED = recorded(LEGACY, TOOK), recorded(MODERN, None)
+COMPILED, REPACKED = _recorded(LEGACY, TOOK), _recorded(MODERN, None)
 """Records of the two packages: one was compiled, the other repacked."""

@@ -29,12 +29,6 @@ TEXTS = {
 CAPABILITIES = ("5.0", "5.2", "6.0", "6.1", "7.0", "7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0")
 
 
-def package_name(
-    variant: str, version: str = "1.23.2", profile: str | None = "full", layout: str = "full"
-) -> str:
-    return name_of(variant, version, layout, Build(profile))
-
-
 def manifest(
     variant: str,
     *,
@@ -46,7 +40,7 @@ def manifest(
 ) -> Manifest:
     return Manifest(
         format=4,
-        name=package_name(variant, version, profile, layout),
+        name=name_of(variant, version, layout, Build(profile)),
         layout=layout,
         variant=variant,
         sm=tuple(item.replace(".", "") for item in NATIVE[variant]),

@@ -6,6 +6,7 @@ Stand-ins replace only the verification of packages in containers, the client, t
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -42,6 +43,11 @@ class WheelShop:
     def set_wheels(self, wanted: bool) -> None:
         project = self.shop.project
         self.shop.__dict__["project"] = replace(project, bundle=replace(project.bundle, wheels=wanted))
+
+
+def members(wheel: Path) -> dict[str, bytes]:
+    with ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
 
 
 MODERN: Mapping[str, Mapping[str, object]] = {"modern": {}}

@@ -13,7 +13,6 @@ TIMES = (1, ATTEMPTS)
 class HostFault:
     """A fault, the request at which it comes, and the host's earlier contents."""
 
-    family: str
     route: str
     kind: str
     times: int = 1
@@ -22,22 +21,15 @@ class HostFault:
     before: str = "nothing"
 
     def __str__(self) -> str:
-        return f"{self.family}: {self.before}-{self.route}-{self.kind}-{self.skip}+{self.after}x{self.times}"
+        return f"{self.before}-{self.route}-{self.kind}-{self.skip}+{self.after}x{self.times}"
 
 
 def host_faults(
-    family: str,
-    routes: str,
-    kinds: str,
-    *,
-    once: tuple[str, ...],
-    before: str = "nothing",
-    skips: tuple[int, ...] = (0,),
-    after: int = 0,
+    routes: str, kinds: str, *, once: tuple[str, ...], before: str = "nothing", skips: tuple[int, ...] = (0,)
 ) -> list[HostFault]:
     """Return a fault of each kind at each route, after ``skips`` requests; those of ``once`` come once."""
     return [
-        HostFault(family=family, route=route, kind=kind, times=times, skip=skip, after=after, before=before)
+        HostFault(route=route, kind=kind, times=times, skip=skip, before=before)
         for route, kind, skip, times in product(routes.split(), kinds.split(), skips, TIMES)
         if times == 1 or kind not in once
     ]

@@ -24,6 +24,7 @@ from builder.formats.package_names import Form
 from builder.io.archive.package_writer import EARLIEST_MTIME, PackageWriter
 from builder.io.archive.unpacking import extract, manifest_bytes
 from tests.support.factories import archiving
+from tests.support.factories.archives import member
 from tests.support.fakes.ports import FakeReporter
 from tests.support.messages import Refused, Told
 
@@ -130,23 +131,15 @@ def test_an_input_that_has_changed(tmp_path: Path, told: Told, change: bytes, fo
     told(error)
 
 
-def appended(file: Path) -> None:
-    with file.open("ab") as more:
-        more.write(b"more")
+CHANGES: dict[str, Callable[[Path], None]] = {
+    "touched": lambda file: os.utime(file, (1, 1)),
+    "longer": lambda file: os.truncate(file, 5_000_004),
+    "cut": lambda file: os.truncate(file, 1_500_000),
+}
 
 
-def touched(file: Path) -> None:
-    os.utime(file, (1, 1))
-
-
-def cut(file: Path) -> None:
-    os.truncate(file, 1_500_000)
-
-
-@pytest.mark.parametrize("change", [touched, appended, cut])
-def test_an_input_that_changes_while_it_is_read_leaves_nothing(
-    tmp_path: Path, told: Told, change: Callable[[Path], None]
-) -> None:
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_an_input_that_changes_meanwhile(tmp_path: Path, told: Told, change: Callable[[Path], None]) -> None:
     """The file changes after its first bytes were packed and before its last ones are read."""
     packed = archiving.content(tmp_path / "in", {"lib/x": bytes(range(250)) * 20_000})
 
@@ -213,12 +206,6 @@ def test_a_line_that_is_none_is_named(line: str) -> None:
         parse_checksums(f"{A}  ok\n{line}\n")
 
 
-def link(name: str, target: str, kind: bytes) -> tarfile.TarInfo:
-    info = tarfile.TarInfo(name)
-    info.type, info.linkname = kind, target
-    return info
-
-
 OUTSIDE = (
     "/etc/passwd",
     f"{archiving.NAME}/../../escape",
@@ -228,22 +215,25 @@ OUTSIDE = (
 )
 
 
+MANIFEST = member(f"{archiving.NAME}/manifest.json", archiving.MANIFEST)
+
+
 @pytest.mark.parametrize(
-    "info",
+    "hostile",
     [
-        *map(tarfile.TarInfo, (*OUTSIDE, "other/lib/x", archiving.NAME, f"{archiving.NAME}/manifest.json")),
-        link(f"{archiving.NAME}/lib/x", "/etc/passwd", tarfile.SYMTYPE),
-        link(f"{archiving.NAME}/lib/x", f"{archiving.NAME}/manifest.json", tarfile.LNKTYPE),
-        link(f"{archiving.NAME}/lib/x", "", tarfile.CHRTYPE),
-        link(f"{archiving.NAME}/lib/x", "", tarfile.FIFOTYPE),
-        link(f"{archiving.NAME}/lib", "", tarfile.DIRTYPE),
+        *map(member, (*OUTSIDE, "other/lib/x", archiving.NAME, f"{archiving.NAME}/manifest.json")),
+        member(f"{archiving.NAME}/lib/x", type=tarfile.SYMTYPE, linkname="/etc/passwd"),
+        member(f"{archiving.NAME}/lib/x", type=tarfile.LNKTYPE, linkname=f"{archiving.NAME}/manifest.json"),
+        member(f"{archiving.NAME}/lib/x", type=tarfile.CHRTYPE),
+        member(f"{archiving.NAME}/lib/x", type=tarfile.FIFOTYPE),
+        member(f"{archiving.NAME}/lib", type=tarfile.DIRTYPE),
     ],
-    ids=lambda info: f"{info.name}-{info.type.decode()}",
+    ids=lambda hostile: f"{hostile[0].name}-{hostile[0].type.decode()}",
 )
-def test_only_regular_files_below_the_own_folder_are_unpacked(tmp_path: Path, info: tarfile.TarInfo) -> None:
-    package = archiving.pack_raw(
-        tmp_path, (tarfile.TarInfo(f"{archiving.NAME}/manifest.json"), archiving.MANIFEST), (info, b"")
-    )
+def test_only_regular_files_below_the_own_folder_are_unpacked(
+    tmp_path: Path, hostile: tuple[tarfile.TarInfo, bytes]
+) -> None:
+    package = archiving.pack_raw(tmp_path, MANIFEST, hostile)
     with pytest.raises(IntegrityError):
         extract(package, tmp_path / "out")
     assert [path.name for path in (tmp_path / "out").rglob("*")] == ["manifest.json"]
@@ -251,8 +241,7 @@ def test_only_regular_files_below_the_own_folder_are_unpacked(tmp_path: Path, in
 
 
 def test_a_package_whose_manifest_is_not_first_is_none(tmp_path: Path, refused: Refused) -> None:
-    licence, manifest = (tarfile.TarInfo(f"{archiving.NAME}/{name}") for name in ("LICENSE", "manifest.json"))
-    package = archiving.pack_raw(tmp_path, (licence, b"x"), (manifest, archiving.MANIFEST))
+    package = archiving.pack_raw(tmp_path, member(f"{archiving.NAME}/LICENSE", b"x"), MANIFEST)
     with refused(IntegrityError):
         manifest_bytes(package)
     package.unlink()

@@ -1,7 +1,6 @@
 """Tests of Debian root file systems: the tools' arguments, and that no incomplete system is ever used."""
 
 import hashlib
-import io
 import re
 import subprocess
 import tarfile
@@ -9,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -19,6 +17,7 @@ from builder.config.inputs import DebianPackage
 from builder.io.debian.apt_mirror import AptMirrors
 from builder.io.debian.rootfs import DebianRootfs
 from builder.io.process import Completed, ProcessRunner
+from tests.support.factories.archives import member, tar
 from tests.support.fakes.ports import FakeReporter
 from tests.support.messages import Refused, Told
 
@@ -36,7 +35,6 @@ class Tools(ProcessRunner):
     installed: Sequence[str] = ("base-files", "dpkg", "patch", "ccache")
     absent: set[str] = field(default_factory=set)
     error: errors.BuilderError | None = None
-    empty: bool = False
     listed: Sequence[str] | None = None
     """Packages whose files the index names; ``None`` stands for all that are installed."""
     links: Mapping[str, str] = field(default_factory=dict)
@@ -51,7 +49,7 @@ class Tools(ProcessRunner):
             return Completed(code=0, stdout="mmdebstrap 1.3.5", stderr="")
         self.calls.append(list(argv))
         self.epochs.append((more.get("env") or {}).get("SOURCE_DATE_EPOCH", ""))
-        write_tar(Path(argv[-2]), () if self.empty else self.installed, self.listed, self.links)
+        write_tar(Path(argv[-2]), self)
         if self.error:
             raise self.error
         return Completed(code=0, stdout="", stderr="")
@@ -82,32 +80,15 @@ def sha256_of(name: str, version: str = "1:2-3") -> str:
     return hashlib.sha256(f"{name} {version}".encode()).hexdigest()
 
 
-def write_tree(tree: Path) -> None:
-    """Write a tree with this machine's own files and with the system's."""
-    for path in (*HOSTS_OWN, *SYSTEMS_OWN):
-        (tree / path).parent.mkdir(parents=True, exist_ok=True)
-        (tree / path).write_text("http://user:secret@mirror.example/debian")
-
-
-def write_tar(
-    path: Path,
-    packages: Sequence[str],
-    listed: Sequence[str] | None = None,
-    links: Mapping[str, str] = MappingProxyType({}),
-) -> None:
-    files = {"dpkg/status": status_of(packages), "ortpacks/packages": index_of(listed or packages)}
+def write_tar(path: Path, tools: Tools) -> None:
+    packages = tools.installed
+    files = {"dpkg/status": status_of(packages), "ortpacks/packages": index_of(tools.listed or packages)}
     for name in packages:
         newest = index_of([name]).split("\n\n")[1]
         files[f"dpkg/status.d/{name}"] = f"{newest}\nMaintainer: Somebody\nDescription: short\n and long\n"
-    with tarfile.open(path, "w") as archive:
-        for name, text in files.items() if packages else ():
-            info = tarfile.TarInfo(f"./var/lib/{name}")
-            info.size = len(text)
-            archive.addfile(info, io.BytesIO(text.encode()))
-        for name, target in links.items():
-            link = tarfile.TarInfo(f"./{name}")
-            link.type, link.linkname = tarfile.SYMTYPE, target
-            archive.addfile(link)
+    members = [member(f"./var/lib/{name}", text.encode()) for name, text in files.items() if packages]
+    links = [member(f"./{name}", type=tarfile.SYMTYPE, linkname=to) for name, to in tools.links.items()]
+    path.write_bytes(tar(*members, *links))
 
 
 def rootfs(cache: Path, tools: Tools, mirror: str = MIRROR, **changes: object) -> DebianRootfs:
@@ -183,7 +164,9 @@ def test_what_is_this_machines_own_does_not_get_into_the_tar(tmp_path: Path) -> 
     rootfs(tmp_path, tools).tar("bookworm", ())
     hook = [word for word in tools.calls[0] if word.startswith("--customize-hook=")][-1]
     tree = tmp_path / "a tree"
-    write_tree(tree)
+    for path in (*HOSTS_OWN, *SYSTEMS_OWN):
+        (tree / path).parent.mkdir(parents=True, exist_ok=True)
+        (tree / path).write_text("http://user:secret@mirror.example/debian")
     # man mmdebstrap calls a hook as: sh -c HOOK exec FOLDER
     subprocess.run(["sh", "-c", hook.partition("=")[2], "exec", str(tree)], check=True)
     assert [path for path in HOSTS_OWN if (tree / path).exists()] == []
@@ -255,7 +238,7 @@ def test_without_mmdebstrap_its_lack_is_told(tmp_path: Path, refused: Refused, s
 @pytest.mark.parametrize(
     "tools",
     [
-        Tools(empty=True),
+        Tools(installed=()),
         Tools(installed=("base-files", "dpkg")),
         Tools(listed=("base-files", "dpkg", "ccache")),
     ],

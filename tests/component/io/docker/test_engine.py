@@ -78,10 +78,7 @@ class Docker29(QuietHandler):
         "/distribution/both:1/json": (200, _platforms("arm64", "amd64")),
         "/distribution/arm:1/json": (200, _platforms("arm64", "ppc64le")),
         "/distribution/gone:1/json": (404, {"message": "manifest unknown: manifest unknown"}),
-        "/distribution/limited:1/json": (
-            429,
-            {"message": "toomanyrequests: You have reached your pull rate limit."},
-        ),
+        "/distribution/limited:1/json": (429, {"message": "toomanyrequests: You have reached your limit."}),
     }
 
     def do_GET(self) -> None:  # noqa: N802 as http.server calls it

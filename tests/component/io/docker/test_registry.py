@@ -4,9 +4,8 @@
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from types import MappingProxyType
 from unittest.mock import Mock
 
 import pytest
@@ -33,14 +32,11 @@ def served() -> Iterator[Served]:
 ADA = {"username": "ada", "password": "secret"}
 
 
-def registry(
-    served: Served,
-    login: Mapping[str, str] = MappingProxyType({}),
-    logins: AuthConfig | None = None,
-    *,
-    insecure: bool = True,
-) -> Registry:
-    logins = logins or AuthConfig({"auths": {served.host: {**login}}})
+def registry(served: Served, login: dict[str, str] | None = None, *, insecure: bool = True) -> Registry:
+    return by_logins(served, AuthConfig({"auths": {served.host: login or {}}}), insecure=insecure)
+
+
+def by_logins(served: Served, logins: AuthConfig, *, insecure: bool = True) -> Registry:
     return Registry(f"{served.host}/owner/name", logins, insecure=insecure)
 
 
@@ -102,8 +98,6 @@ def test_an_expired_token_is_not_shown_to_the_token_service(served: Served, logi
 
 EVE = {"username": "eve", "password": "guess"}
 
-TOKEN = {"identitytoken": "kept"}
-
 ELSEWHERE = "http://localhost:1/token"
 
 REFUSALS: dict[str, tuple[dict[str, str], dict[str, str]]] = {
@@ -113,7 +107,7 @@ REFUSALS: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "no service for tokens": ({"login": "Bearer", "realm": ""}, {}),
     "none of that scheme": ({"login": "Bearer", "realm": "ftp://host"}, {}),
     "a password for another host": ({"login": "Bearer", "realm": ELSEWHERE}, ADA),
-    "a token for another host": ({"login": "Bearer", "realm": ELSEWHERE}, TOKEN),
+    "a token for another host": ({"login": "Bearer", "realm": ELSEWHERE}, {"identitytoken": "kept"}),
 }
 
 
@@ -170,7 +164,7 @@ def test_a_configuration_of_docker_in_another_form_is_told(
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
     served.login = "Basic"
     with pytest.raises(ConfigError, match=r"config\.json cannot be read: .* folder DOCKER_CONFIG"):
-        read_image(registry(served, logins=cli_logins()), "1", AMD64)
+        read_image(by_logins(served, cli_logins()), "1", AMD64)
 
 
 def test_a_login_is_sent_over_tls_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,7 +195,7 @@ def test_a_helper_that_keeps_passwords_and_fails_is_told(
     helper.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     with refused(TransferError):
-        read_image(registry(served, logins=AuthConfig({"credsStore": "locked"})), "1", AMD64)
+        read_image(by_logins(served, AuthConfig({"credsStore": "locked"})), "1", AMD64)
 
 
 @pytest.mark.parametrize(

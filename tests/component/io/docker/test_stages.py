@@ -110,9 +110,6 @@ def left(yard: Yard) -> set[str]:
     return {path.name for path in yard.place.root.iterdir()}
 
 
-PATCHES = ("patches/b.patch", "patches/a.patch")
-
-
 @pytest.mark.parametrize(
     ("base", "origin", "asked"),
     [
@@ -125,7 +122,7 @@ def test_the_context_holds_what_its_base_needs(
     yard: Yard, base: str, origin: Origin, asked: list[tuple[str, tuple[str, ...]]], told: Told
 ) -> None:
     """An nvidia base needs no Debian, and a wheel that is repacked nothing that compiles."""
-    yard.lay_out(base, origin=origin, patches=PATCHES)
+    yard.lay_out(base, origin=origin, patches=("patches/b.patch", "patches/a.patch"))
     told("\n".join(yard.holds()))
     assert yard.rootfs.asked == asked
     bare = yard.place.context / "rootfs-bare.tar"
@@ -152,9 +149,7 @@ def test_what_is_edited_while_a_build_runs_does_not_change_under_it(yard: Yard, 
     ],
     ids=["two are lost", "on nvidia", "of one name"],
 )
-def test_patches_that_are_lost_or_of_one_name_are_told_with_their_key(
-    yard: Yard, refused: Refused, base: str, patches: tuple[str, ...]
-) -> None:
+def test_unusable_patches_are_told(yard: Yard, refused: Refused, base: str, patches: tuple[str, ...]) -> None:
     with refused(ConfigError):
         yard.lay_out(base, patches=patches)
     assert not yard.place.context.exists()

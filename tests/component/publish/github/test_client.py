@@ -84,9 +84,7 @@ def test_publishing_with_a_lost_answer_comes_once(double: GitHubDouble, host: Gi
 
 
 @pytest.mark.parametrize("kind", [None, "direct", "502-cut", "hangup", "corrupt"])
-def test_an_assets_bytes_come_from_the_object_store_which_never_sees_the_token(
-    double: GitHubDouble, host: GitHub, asset: Asset, kind: str | None
-) -> None:
+def test_storage_sees_no_token(double: GitHubDouble, host: GitHub, asset: Asset, kind: str | None) -> None:
     if kind:
         double.fail("asset", kind, after=1000)
     assert host.download(asset, len(BODY)) == BODY
@@ -237,13 +235,6 @@ def test_tokens_that_do_not_work(desk: Desk, refused: Refused, token: str, error
         desk.publish(token=token)
     assert "secretsecret" not in desk.output
     assert desk.github.writes() == []
-
-
-def test_the_token_does_not_follow_a_redirect_to_another_host(desk: Desk) -> None:
-    desk.github.fail("list", "elsewhere")
-    desk.publish()
-    (elsewhere,) = [seen for seen in desk.github.requests if seen.path == "/elsewhere"]
-    assert not elsewhere.authorized
 
 
 def test_the_token_is_not_shown_even_if_the_host_repeats_it(desk: Desk) -> None:

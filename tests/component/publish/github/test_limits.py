@@ -25,8 +25,6 @@ NOVEMBER_1994 = 784_111_777
 
 AFTER, LEFT, RESET = "Retry-After", "X-RateLimit-Remaining", "X-RateLimit-Reset"
 
-OVER = "API rate limit exceeded"
-
 
 def pauses(time: FakeTime) -> list[float]:
     return [pause for pause in time.slept if pause > 1]
@@ -42,16 +40,14 @@ def pauses(time: FakeTime) -> list[float]:
         (429, {AFTER: "soon", LEFT: "0", RESET: "784111757"}, "", 10.0),
         (403, {LEFT: "0", RESET: "784111647"}, "", 1.0),
         (403, {LEFT: "12", RESET: "784111837"}, "", None),
-        (403, {LEFT: "0", RESET: "\u00b2"}, OVER, 60.0),
+        (403, {LEFT: "0", RESET: "\u00b2"}, "API rate limit exceeded", 60.0),
         (429, {}, "", 60.0),
         (403, {}, "You have triggered an abuse detection mechanism.", 60.0),
         (403, {}, "Resource not accessible by integration", None),
         (502, {AFTER: "30"}, "", None),
     ],
 )
-def test_what_github_asks_to_wait(
-    status: int, headers: dict[str, str], message: str, wait: float | None
-) -> None:
+def test_what_github_asks_for(status: int, headers: dict[str, str], message: str, wait: float | None) -> None:
     assert rate_limit_wait(status, headers, message, now=NOVEMBER_1994 - 30) == wait
 
 
@@ -83,7 +79,7 @@ def test_a_request_that_gave_up_is_not_repeated_by_its_sender(http_of: Callable[
     assert tried == ["read back"] * 3
 
 
-def test_the_waits_for_a_secondary_limit_grow_up_to_the_cap_and_begin_anew_after_an_answer(
+def test_waits_grow_up_to_the_cap(
     double: GitHubDouble, http_of: Callable[..., GitHubHttp], time: FakeTime
 ) -> None:
     """docs.github.com: "wait for at least one minute", then "an exponentially increasing amount of time"."""

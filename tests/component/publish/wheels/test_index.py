@@ -6,7 +6,6 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from zipfile import ZipFile
 
 import pytest
 
@@ -21,6 +20,7 @@ from tests.support.factories import official_wheels as official
 from tests.support.factories import releases, wheel_variants
 from tests.support.factories.official_wheels import PLATFORM, PYTHONS, write_package
 from tests.support.factories.project_copy import Place
+from tests.support.factories.wheel_release import members
 from tests.support.fakes.ports import FakeReporter
 from tests.support.html_page import Page
 from tests.support.messages import Told
@@ -103,11 +103,6 @@ def test_a_variants_wheel_is_the_one_in_dist_with_its_properties(filled: Wiring,
         del made[f"{info}/RECORD"], plain[f"{info}/RECORD"]
         assert made == plain
     assert list(whole["variants"]) == ["modern"]
-
-
-def members(wheel: Path) -> dict[str, bytes]:
-    with ZipFile(wheel) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
 
 
 def test_an_index_replaces_the_last_one_by_the_same_bytes(filled: Wiring, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from builder.publish.wheels.package_wheels import make_missing_wheels, make_whee
 from tests.support import ROOT
 from tests.support.factories import official_wheels as official
 from tests.support.factories.official_wheels import CAPI, PLATFORM, PROVIDER, PYTHONS, write_package
+from tests.support.factories.wheel_release import members
 from tests.support.messages import Told
 
 INFO = "ortpacks_onnxruntime_gpu-1.23.2.dist-info"
@@ -31,12 +32,6 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ...]:
     """Return the wheels of a package, which lie in ``wheels/modern`` below it and which tests only read."""
     shop = official.workshop(ROOT, tmp_path_factory.mktemp("made"))
     return make_wheels(shop, write_package(shop.dist))
-
-
-def members(wheel: Path) -> dict[str, bytes]:
-    with ZipFile(wheel) as archive:
-        assert archive.testzip() is None
-        return {name: archive.read(name) for name in archive.namelist()}
 
 
 def test_there_is_one_for_each_python_of_the_official_wheel(wheels: tuple[Path, ...]) -> None:
@@ -99,7 +94,7 @@ def test_its_sbom_is_valid_and_names_each_file_once(wheels: tuple[Path, ...], to
     ],
     ids=["unpinned", "Windows", "other code", "other bytes"],
 )
-def test_a_package_that_no_wheel_can_be_made_of_is_told_and_leaves_nothing(
+def test_no_wheel_can_be_made(
     shop: Wiring, changes: dict[str, Any], error: type[Exception], words: str
 ) -> None:
     package = write_package(shop.dist, **changes)

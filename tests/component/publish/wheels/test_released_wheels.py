@@ -42,9 +42,7 @@ def wheel_files(folder: Path) -> dict[str, str]:
     return {one.name: sha256(one) for one in folder.glob("ortpacks_onnxruntime_gpu*")}
 
 
-def test_publish_makes_the_wheels_files_of_the_release_signed_and_listed(
-    stall: WheelShop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_publish_signs_the_wheels(stall: WheelShop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(releasing, "signing_of", lambda *_: signing())
     with GitHubDouble(tmp_path / "github").running() as github:
         stall.publish(github)
@@ -141,9 +139,7 @@ def test_pages_are_written_once_and_those_that_a_kill_left_out_by_the_next_run(s
 
 
 @pytest.mark.parametrize("wheels", [True, False])
-def test_somebody_elses_pages_are_left_alone_before_anything_is_written(
-    stall: WheelShop, wheels: bool
-) -> None:
+def test_somebody_elses_pages_are_left_alone_before_a_write(stall: WheelShop, wheels: bool) -> None:
     """Without wheels too, where an older release has some."""
     stall.mirror()
     shutil.rmtree(stall.root / "simple")

@@ -119,10 +119,7 @@ CROWDED: dict[str, tuple[str, Callable[[], bytes]]] = {
         "libdemo.so",
         lambda: elf({".rodata": b"\xff" + BEGIN * 4_000_000}),
     ),
-    "2,000,000 empty containers": (
-        "libdemo.so",
-        lambda: elf({".rodata": (BEGIN + bytes(8)) * 2_000_000}),
-    ),
+    "2,000,000 empty containers": ("libdemo.so", lambda: elf({".rodata": (BEGIN + bytes(8)) * 2_000_000})),
 }
 """By content: the file's name, and the function that makes the file."""
 
@@ -137,10 +134,7 @@ def _read(file: Path, name: str, told: Told, seconds: float) -> None:
     assert (needed < seconds, mebibytes < MIB) == (True, True), took
 
 
-ENDLESS = {
-    "demo.fatbin": sass(50),
-    "libdemo.so": elf({".nv_fatbin": sass(50)}),
-}
+ENDLESS = {"demo.fatbin": sass(50), "libdemo.so": elf({".nv_fatbin": sass(50)})}
 
 
 @pytest.mark.parametrize("name", ENDLESS)
@@ -187,9 +181,7 @@ def test_what_is_too_large(begin: bytes, read: Callable[[mmap.mmap], object], on
     assert (str(caught.value), caught.value.offset) == (TOO_LARGE, LARGEST)
 
 
-def test_where_the_system_does_not_tell_holes_all_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_word_of_holes_all_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def lseek(number: int, start: int, how: int) -> int:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
 

@@ -9,12 +9,7 @@ import pytest
 
 from builder.compile.builders import Builders, named_builders
 from builder.compile.stages import StageBuild
-from builder.errors import (
-    BuilderError,
-    DiskError,
-    ToolMissingError,
-    ValidationError,
-)
+from builder.errors import BuilderError, DiskError, ToolMissingError, ValidationError
 from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeStore
 
 GONE = ToolMissingError("Builder went away while building artifact.", retry_after=0.0)

@@ -19,13 +19,7 @@ import pytest
 
 from builder import errors
 from builder.compile.compile_cache import CompileCaches, FolderCache, compile_cache, served
-from builder.errors import (
-    BuilderError,
-    CheckFailedError,
-    DiskError,
-    TransferError,
-    ValidationError,
-)
+from builder.errors import BuilderError, CheckFailedError, DiskError, TransferError, ValidationError
 from builder.farm import agent, storage
 from tests.support.cache_servers import KEY, KEYS, ccache
 from tests.support.fakes.ports import FakeReporter
@@ -110,7 +104,7 @@ def test_an_object_of_which_a_part_came_is_not_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["x" * 100, "a,b"])
-def test_a_temporary_folder_whose_path_no_socket_may_have_is_not_used(
+def test_a_folder_that_is_no_socket_s_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """buildx takes a comma for the end of the path (``docker buildx build --ssh``)."""
@@ -230,9 +224,7 @@ def test_addresses_that_lead_nowhere_are_refused(tmp_path: Path, told: Told, kin
     told(refused.value)
 
 
-def test_an_absent_host_or_service_and_a_variable_of_s3_with_another_value_are_told(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_absent_host_and_a_wrong_variable_of_s3_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TransferError, match=r"does not answer: .*label empty or too long"):
         compile_cache("redis://cache..example", "--into", {}).require()
     use_s3(monkeypatch, "http://127.0.0.1:1")
@@ -329,9 +321,7 @@ def test_what_a_server_refuses_and_what_is_no_redis_are_told(
     told(re.sub(r"(?<=as Redis: )(?!GET|PING).*(?=\. Start)", "…", str(refused.value)))  # Python's words
 
 
-def test_an_object_that_is_removed_while_it_is_read_is_not_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_object_that_is_removed_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another machine makes room in the folder. Defect: the folder was not asked again in this build."""
     monkeypatch.setattr(Path, "is_file", lambda _: True)
     assert FolderCache(tmp_path).get(KEY) is None
@@ -339,9 +329,7 @@ def test_an_object_that_is_removed_while_it_is_read_is_not_there(
     assert FolderCache(tmp_path).get(KEY) is None
 
 
-def test_an_object_that_may_not_be_read_is_told_as_that(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_object_that_may_not_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Defect: the message said that it "cannot be written"."""
 
     def refuse(path: Path) -> bytes:

@@ -148,9 +148,7 @@ def test_each_file_system_is_held_to_what_it_takes(tmp_path: Path, monkeypatch: 
     assert len([*disk_lines(needed)]) == 2
 
 
-def test_inputs_of_two_plans_that_each_fit_are_counted_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_inputs_of_two_plans_are_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both plans need the same wheels of 2 GB, none of which is in the cache; files and trees take space."""
     plan = packages.official()
     lock, store = locked(plan), FakeStore(tmp_path)

@@ -249,16 +249,12 @@ FAULTS: dict[str, tuple[dict[str, bytes], str]] = {
 
 
 @pytest.mark.parametrize(("changed", "findings"), FAULTS.values(), ids=FAULTS)
-def test_a_library_that_is_not_what_it_should_be(
-    checked: Check, changed: dict[str, bytes], findings: str
-) -> None:
+def test_each_fault_of_a_library_is_found(checked: Check, changed: dict[str, bytes], findings: str) -> None:
     assert " ".join(f"{code} {path}" for code, path in found(checked(changed))) == findings
 
 
 @pytest.mark.parametrize("severity", Severity)
-def test_an_architecture_that_nobody_asked_for_is_as_bad_as_the_config_says(
-    checked: Check, severity: Severity
-) -> None:
+def test_an_architecture_that_nobody_asked_for(checked: Check, severity: Severity) -> None:
     (finding,) = checked(sm="50 52", limits=replace(LIMITS, extra_sm=severity)).findings
     assert (finding.code.name, finding.path, finding.severity) == ("A006", PROVIDER, severity)
 
@@ -288,9 +284,7 @@ def test_a_library_that_went_away_and_a_link_that_leads_nowhere(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("counts", "code"), [(2, 0), (0, 0), (3, 1)], ids=["others", "none", "in part"])
-def test_cuobjdump_that_counts_other_images_or_fails(
-    checked: Check, counts: int, code: int, told: Told
-) -> None:
+def test_cuobjdump_that_counts_otherwise(checked: Check, counts: int, code: int, told: Told) -> None:
     (finding,) = checked(inspector=FakeInspector(counts, code)).findings
     told(finding)
 

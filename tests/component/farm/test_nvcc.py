@@ -13,9 +13,7 @@ UNIT = "#!/bin/sh\necho held\nexec cat\n"
 """A launcher that has a slot for every piece at once."""
 
 
-def test_every_further_slot_is_used_however_few_cores_there_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_further_slot_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A slot that nothing uses is kept from other units until the unit ends."""
     (tmp_path / "unit").write_text(UNIT)
     (tmp_path / "unit").chmod(0o755)

@@ -203,9 +203,7 @@ def test_memory_is_given_back_when_the_ptx_is_made(machine: Make, tmp_path: Path
     assert len(four.lines()) == 3
 
 
-def test_memory_that_was_not_given_back_is_free_when_a_killed_unit_s_compiler_has_ended(
-    machine: Make,
-) -> None:
+def test_memory_is_free_when_a_killed_unit_s_compiler_has_ended(machine: Make) -> None:
     two = machine(2, 16)
     end = two.hold("heavy.cu.o")
     two.kill_last()
@@ -285,9 +283,7 @@ def test_one_that_is_killed_in_the_queue_is_not_waited_for(machine: Make) -> Non
 
 
 @pytest.mark.parametrize(("output", "most"), [(COMMON, 1), ("dear.cu.o", 2), ("unknown.cc.o", 2)])
-def test_a_common_unit_is_compiled_by_one_build_while_the_others_wait_for_its_cache_entries(
-    machine: Make, output: str, most: int
-) -> None:
+def test_a_common_unit_is_compiled_by_one_build(machine: Make, output: str, most: int) -> None:
     four = machine(4, 100)
     for _ in range(2):
         four.start(output)
@@ -372,9 +368,7 @@ def test_the_first_build_says_how_much_memory_there_is(tmp_path: Path) -> None:
         assert later.budget == 20000, "those that had agreed are gone"
 
 
-def test_a_machine_without_free_memory_still_compiles_and_builds_see_how_many_others_run(
-    tmp_path: Path,
-) -> None:
+def test_a_machine_without_free_memory_still_compiles(tmp_path: Path) -> None:
     with pool.joined(tmp_path, "a", -400) as first:
         assert first.others() == 0
         with pool.joined(tmp_path, "b", 0) as second:

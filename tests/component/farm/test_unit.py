@@ -45,9 +45,7 @@ def test_one_line_tells_what_a_compiler_and_its_children_took(unit: Path, tmp_pa
 @pytest.mark.parametrize(
     ("end", "status"), [("exit 0", 0), ("exit 255", 255), ("kill -KILL $$", 137), ("kill -SEGV $$", 139)]
 )
-def test_the_compilers_exit_status_is_passed_through(
-    unit: Path, tmp_path: Path, end: str, status: int
-) -> None:
+def test_the_exit_status_is_passed_through(unit: Path, tmp_path: Path, end: str, status: int) -> None:
     """A killed one has 128 and the signal."""
     log = tmp_path / "units.log"
     done = run(unit, "sh", "-c", f"echo to-out; echo to-err >&2; {end}", log=log)

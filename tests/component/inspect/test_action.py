@@ -95,9 +95,7 @@ def obeyed(output: str) -> list[str]:
     return found
 
 
-def test_no_archive_speaks_to_the_runner_even_if_inspect_let_its_names_through(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_archive_speaks_to_the_runner(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spoken = ["::error file=x::y", "##[error]y", "::stop-commands::mine", "::mine::", "::add-mask::y"]
     program = folder / "builder/inspect/__main__.py"
     program.parent.mkdir(parents=True)

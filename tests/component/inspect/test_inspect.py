@@ -78,9 +78,7 @@ def found(tmp_path: Path) -> tuple[Inspected, ...]:
     return inspect((name, tmp_path / name) for name in FILES)
 
 
-def test_the_table_shows_each_library_and_what_cannot_be_read(
-    found: tuple[Inspected, ...], told: Told
-) -> None:
+def test_the_table_shows_each_library(found: tuple[Inspected, ...], told: Told) -> None:
     told(table("here", found))
 
 
@@ -128,9 +126,7 @@ def test_the_page_has_an_overview_of_several_sources_only(loader: FileSystemLoad
     assert {"source-1", "source-2"} <= set(two.attributes("id"))
 
 
-def test_the_page_needs_nothing_but_itself_whatever_names_a_file_has(
-    tmp_path: Path, loader: FileSystemLoader
-) -> None:
+def test_the_page_needs_nothing_but_itself(tmp_path: Path, loader: FileSystemLoader) -> None:
     """Python decodes a file name of the wrong encoding to surrogates, for which UTF-8 has no bytes."""
     evil = elf({".nv_fatbin": sass(80), EVIL: sass(80)}, soname=EVIL, needed=[EVIL])
     (tmp_path / "lib.so").write_bytes(evil)

@@ -164,9 +164,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("broken", BROKEN)
-def test_a_promise_that_is_not_kept_is_a_finding_and_fails(
-    shop: Wiring, place: Path, broken: str, told: Told
-) -> None:
+def test_a_promise_that_is_not_kept_fails(shop: Wiring, place: Path, broken: str, told: Told) -> None:
     found = looked(shop, written(place, BROKEN[broken]))
     (finding,) = found.promises[0].findings
     told(finding)

@@ -78,9 +78,7 @@ def test_an_older_python_is_told(inspector: Path) -> None:
 
 
 @pytest.mark.parametrize("program", [True, False])
-def test_what_is_packed_with_zstd_needs_a_python_or_a_program_that_reads_it(
-    inspector: Path, tmp_path: Path, program: bool
-) -> None:
+def test_zstd_needs_a_python_or_a_program(inspector: Path, tmp_path: Path, program: bool) -> None:
     if sys.version_info >= (3, 14):
         pytest.skip("this Python reads zstd")
     source = tmp_path / "libs.tar.zst"

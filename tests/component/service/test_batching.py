@@ -126,9 +126,7 @@ async def test_an_error_is_the_answer_of_its_batch_alone(batcher: Batcher) -> No
     assert len((await batcher.embed(["1"])).vectors) == 1
 
 
-async def test_a_short_text_alone_is_computed_in_the_event_loop_once_a_run_was_fast(
-    model: Model, ask: Ask
-) -> None:
+async def test_a_short_text_alone_is_computed_in_the_event_loop(model: Model, ask: Ask) -> None:
     for text in ("1", "2", "0" * 501, "4"):
         assert (await (await ask(text))).vectors[0, 0] == np.float32(text)
     assert model.in_loop == [False, True, False, True]
@@ -151,18 +149,14 @@ async def test_a_gpu_that_was_fast_and_then_hangs_holds_up_no_event_loop(model: 
     assert model.in_loop == [False, False]
 
 
-async def test_requests_that_come_together_are_computed_together_in_the_thread(
-    batcher: Batcher, model: Model, ask: Ask
-) -> None:
+async def test_requests_that_come_together_share_a_run(batcher: Batcher, model: Model, ask: Ask) -> None:
     await (await ask("1"))
     await asyncio.gather(batcher.embed(["2"]), batcher.embed(["3"]))
     assert model.batches[1:] in ([["2", "3"]], [["2"], ["3"]])
     assert not any(model.in_loop)
 
 
-async def test_beside_a_run_whose_request_is_gone_the_event_loop_computes_nothing(
-    batcher: Batcher, model: Model, ask: Ask
-) -> None:
+async def test_beside_a_run_the_event_loop_computes_nothing(batcher: Batcher, model: Model, ask: Ask) -> None:
     await batcher.embed(["1"])
     model.gate.clear()
     gone = await ask("2", "3")

@@ -95,7 +95,7 @@ def test_nan_and_zeros_are_told_and_no_vector(
 
 
 @pytest.mark.parametrize("other", [{"vectors": ", ".join("0" * 16), "dimensions": "2, 2"}, {"batch": "1"}])
-def test_a_model_of_another_form_is_told_when_it_is_opened(
+def test_a_model_of_another_form_is_told(
     start: Start, models: Path, told: Told, other: dict[str, str]
 ) -> None:
     write_embedder(models / EMBEDDER, **other)

@@ -184,9 +184,7 @@ def test_the_memory_of_a_refused_body_is_free_again_at_once(start: Start) -> Non
 
 
 @pytest.mark.parametrize(("count", "code"), [(1 << 20, 200), ((1 << 20) + 1, 400)])
-def test_outputs_that_take_too_much_memory_in_json_come_as_binary_data_alone(
-    service: TestClient, count: int, code: int
-) -> None:
+def test_outputs_that_are_too_large_for_json(service: TestClient, count: int, code: int) -> None:
     """The model returns two items for each row."""
     data = bytes(16 * count)
     body, headers = binary({"inputs": [rows(data)]}, data)
@@ -238,9 +236,7 @@ def test_a_kernel_s_refusal_is_told_and_a_device_that_fails_is_no_fault_of_the_r
     assert (said in caplog.text) == (status == 500)
 
 
-def test_an_input_with_which_the_speech_detector_ends_the_process_is_refused(
-    start: Start, models: Path, told: Told
-) -> None:
+def test_an_input_that_ends_the_process_is_refused(start: Start, models: Path, told: Told) -> None:
     """ONNX Runtime 1.21.0 and 1.31.1 abort in Silero's LSTM for no rows."""
     write_model(
         models / DETECTOR / "model.onnx",

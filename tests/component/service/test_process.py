@@ -42,9 +42,7 @@ def customized(folder: Path, code: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_after_what_was_asked_is_answered(
-    models: Path, tmp_path: Path, sent: signal.Signals
-) -> None:
+def test_a_signal_ends_it_when_all_is_answered(models: Path, tmp_path: Path, sent: signal.Signals) -> None:
     with service(models, tmp_path / "data") as running:
         with ThreadPoolExecutor(1) as threads:
             asked = threads.submit(running.post, "/embed", {"texts": ["east north"] * 1000})
@@ -140,9 +138,7 @@ def test_a_client_that_leaves_is_no_failure(models: Path, tmp_path: Path) -> Non
         assert 'status="500"' not in metrics
 
 
-def test_bodies_that_fill_their_share_of_the_memory_leave_no_room_until_they_are_gone(
-    models: Path, tmp_path: Path
-) -> None:
+def test_bodies_leave_no_room_until_they_are_gone(models: Path, tmp_path: Path) -> None:
     def half_sent(running: Running) -> socket.socket:
         line, size = running.line(), 1 << 20
         line.sendall(f"POST /embed HTTP/1.1\r\nHost: a\r\nContent-Length: {size}\r\n\r\n".encode())
@@ -182,9 +178,7 @@ def answer_to(running: Running, *parts: bytes) -> bytes:
         ("/embed/", "Connection: close", 307),
     ],
 )
-def test_the_whole_body_is_read_before_a_connection_is_closed(
-    shared: Running, path: str, headers: str, status: int
-) -> None:
+def test_the_whole_body_is_read_before_the_end(shared: Running, path: str, headers: str, status: int) -> None:
     """Otherwise Linux resets the connection while the client still sends."""
     size = 64 << 20
     head = f"POST {path} HTTP/1.1\r\nHost: a\r\n{headers}\r\nContent-Length: {size}\r\n\r\n"
@@ -281,9 +275,7 @@ def test_the_last_request_of_a_connection_may_ask_for_http_2_too(shared: Running
     assert answer.count(b"HTTP/1.1 200 OK") == answer.count(b'"embeddings":[[1.0,0.0]]') == 1
 
 
-def test_a_connection_whose_request_does_not_come_is_closed(
-    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_silent_connection_is_closed(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     env = customized(tmp_path, "from ortpacks_service import connections\nconnections._HEAD_SECONDS = 1\n")
     with service(models, tmp_path / "data", env) as running:
         for begin in (b"", PING, b"GET /"):

@@ -69,9 +69,7 @@ def test_limits_of_texts_and_bodies_are_told(start: Start, told: Told) -> None:
 
 @pytest.mark.parametrize("value", [b"1.5", b"{}"])
 @pytest.mark.parametrize("path", ["/embed", INFER])
-def test_values_of_json_take_more_memory_than_their_text_and_count_as_such(
-    start: Start, path: str, value: bytes
-) -> None:
+def test_values_of_json_count_with_their_memory(start: Start, path: str, value: bytes) -> None:
     """Two bodies of a MiB hold 65,536 values of 32 bytes."""
     service = start("--body-mib", "1", "--texts", "1000000")
     answer = service.post(path, content=b'{"texts": [' + b",".join([value] * 70_000) + b"]}")
@@ -211,9 +209,7 @@ def test_a_fallback_is_shown_with_its_reason(start: Start, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("notes", "more"), [([], {}), (["by JIT alone"], {"note": "by JIT alone"})], ids=["native", "JIT"]
 )
-def test_a_model_that_loads_for_long_says_why_only_where_that_is_known(
-    tmp_path: Path, notes: list[str], more: dict[str, str]
-) -> None:
+def test_a_model_that_loads_for_long_says_why(tmp_path: Path, notes: list[str], more: dict[str, str]) -> None:
     began = time.monotonic() - 100
     model = Model("slow", tmp_path, LOADING, started=began, report=Report(notes=notes))
     assert model.value() == {"state": "loading", "seconds": pytest.approx(100, abs=5), **more}
@@ -236,9 +232,7 @@ def test_models_that_cannot_be_opened_cost_no_other(start: Start, models: Path, 
     assert service.get("/v2/models/broken/ready").status_code == 503
 
 
-def test_models_of_a_second_folder_are_served_too_and_replace_those_of_the_first(
-    start: Start, models: Path, tmp_path: Path
-) -> None:
+def test_models_of_a_second_folder_replace_the_first(start: Start, models: Path, tmp_path: Path) -> None:
     more = tmp_path / "more"
     write_slow(more / "counts")
     shutil.copytree(more / "counts", models / "same")
@@ -327,9 +321,7 @@ def counted(service: TestClient, number: int) -> tuple[int, str]:
     return answer.status_code, answer.text
 
 
-def test_a_store_that_is_behind_refuses_and_costs_no_other_model(
-    start: Start, models: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_is_behind_refuses(start: Start, models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_slow(models / "slow")
     service, gate = start(), threading.Event()
     monkeypatch.setattr(Store, "add", lambda *_: [gate.wait(20)])

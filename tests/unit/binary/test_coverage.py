@@ -1,8 +1,6 @@
 """Tests of coverage from device code: a GPU runs it natively, by JIT, in part, or not at all.
 
-A device link's result is judged instead of its inputs, as drivers do. Units of ORT 1.27 and newer: of the 609
-containers of the official wheel 1.31.1, 217 hold all of 75 80 86 89 90a 120a, 91 lack 75, 292 hold 90a alone
-and 9 hold 120a alone.
+A device link's result is judged instead of its inputs, as drivers do.
 """
 
 import struct
@@ -21,11 +19,8 @@ from builder.binary.coverage import (
 from builder.binary.fatbin import read_containers
 from builder.binary.fatbin_format import Container
 from builder.binary.library import read_library
-from builder.config.variants import Variant
 from builder.contents.cuobjdump import count_images
-from builder.contents.rules.device_code import check_provider
 from builder.facts.gpu.architectures import Arch, Capability
-from builder.finding import Severity
 from tests.support.factories.binaries import (
     BLACKWELL,
     LTOIR,
@@ -76,9 +71,7 @@ def _with(found: LibraryCoverage, support: str, devices: str) -> list[str]:
     ],
     ids=["one lacks 8.6", "one lacks 7.5", "PTX", "PTX in one", "suffix a", "suffix f", "specialised"],
 )
-def test_a_gpu_is_served_when_every_container_serves_it(
-    containers: list[bytes], support: dict[str, str]
-) -> None:
+def test_a_gpu_is_served_by_every_container(containers: list[bytes], support: dict[str, str]) -> None:
     found = covered(*containers)
     assert {how: " ".join(_with(found, how, devices)) for how, devices in support.items()} == support
 
@@ -223,35 +216,3 @@ def test_a_wrapper_that_says_something_else_links_nothing(damage: str) -> None:
     damaged = patched(library, at + place, form, value)
     assert not any(one.linked for one in read_containers(damaged))
     assert read_library("lib/libx.so", damaged).problem is None
-
-
-WHOLE = "75 80 86 89 90a 120a"
-
-OFFICIAL = (WHOLE, WHOLE, "80 86 89 90a 120a", "90a", "90a", "90a", "120a")
-
-PATH = "lib/libonnxruntime_providers_cuda.so"
-
-VARIANT = Variant(name="v", sm=tuple(map(Arch.parse, ["75", "80", "86", "89", "90", "120"])), generations=())
-
-
-def _unit(arches: str) -> bytes:
-    parsed = map(Arch.parse, arches.split())
-    return container(*(image(SASS, one.number, (A if one.suffix else 0) | BLACKWELL) for one in parsed))
-
-
-def _provider(*units: str) -> tuple[Container, ...]:
-    return read_containers(elf({".nv_fatbin": b"".join(map(_unit, units))}))
-
-
-def _codes(containers: tuple[Container, ...], version: str | None) -> list[str]:
-    return [one.code.name for one in check_provider(PATH, containers, VARIANT, Severity.WARNING, version)]
-
-
-def test_a_unit_that_lost_an_architecture_is_a_gap_still() -> None:
-    assert _codes(_provider(*OFFICIAL, "75 80 86 89 90a"), "1.31.1") == ["A005"]
-
-
-def test_the_check_takes_split_units_for_whole_from_their_version_on() -> None:
-    assert _codes(_provider(*OFFICIAL), "1.31.1") == []
-    assert _codes(_provider(*OFFICIAL), "1.26.0") == ["A005"] * 6
-    assert _codes(_provider(*OFFICIAL), None) == ["A005"] * 6  # no version in its bytes

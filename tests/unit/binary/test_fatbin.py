@@ -245,9 +245,7 @@ def test_more_images_than_any_library_has(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("stray", [b"\xff" * 4 + BEGIN + b"\xff" * 4, BEGIN + bytes(8)], ids=["odd", "empty"])
-def test_more_beginnings_of_nothing_than_any_library_has(
-    stray: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_beginnings_of_nothing_than_there_are(stray: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit counts beginnings in two sections together."""
     monkeypatch.setattr(fatbin, "MOST_STRAYS", 2000)
     half = stray * 1000

@@ -24,9 +24,7 @@ PROVIDER = "nvidia/lib/libonnxruntime_providers_cuda.so"
         ("nvidia/lib/libonnxruntime_providers_other.so", b"1.31.1", Support.PARTIAL),
     ],
 )
-def test_units_of_a_provider_are_split_from_its_version_on(
-    path: str, version: bytes, support: Support
-) -> None:
+def test_units_are_split_from_a_version_on(path: str, version: bytes, support: Support) -> None:
     """The official wheel 1.31.1 has units for all architectures and units for 90a alone."""
     code = container(image(SASS, 80), image(SASS, 90, A | BLACKWELL)) + container(image(SASS, 90, A))
     found = read_library(path, elf({".rodata": b"\0" + version + b"\0", ".nv_fatbin": code}))

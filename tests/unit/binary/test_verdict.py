@@ -136,9 +136,7 @@ def test_other_evidence_is_not(evidence: str) -> None:
 
 
 @pytest.mark.parametrize(("containers", "doubtful"), [(1, True), (49, True), (50, False)])
-def test_what_may_be_made_at_run_time_is_doubtful_where_next_to_nothing_is_there(
-    containers: int, doubtful: bool
-) -> None:
+def test_what_may_be_made_at_run_time_is_doubtful(containers: int, doubtful: bool) -> None:
     item = _read("libx.so", sass(80) * containers, "libnvrtc.so.12", "libc.so.6", "libnvrtc.so.11.2")
     reason = "it needs libnvrtc.so.12, libnvrtc.so.11.2, by which code is made while it runs"
     assert _doubt(item, OLD) == (reason if doubtful else "")

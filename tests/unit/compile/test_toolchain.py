@@ -107,9 +107,7 @@ def test_nothing_is_added_unasked_or_to_what_is_repacked() -> None:
     assert widened(wheel) is wheel
 
 
-def test_a_set_that_is_narrowed_is_told_with_the_cards_and_the_ways_out(
-    told: Callable[[object], None],
-) -> None:
+def test_a_set_that_is_narrowed_is_told_with_the_ways_out(told: Callable[[object], None]) -> None:
     plans = {base: planned(LATEST, version, base, widen=False) for base, version in VERSIONS.items()}
     found = {base: [*check_reach(plan, compile_plan(plan).whole_list.sass)] for base, plan in plans.items()}
     assert found["assembled"] == []

@@ -100,9 +100,7 @@ def test_problems_of_all_kinds_are_told_in_one_go_in_the_files_order() -> None:
         ([('"12.9"', '"13.0"')], CompatibilityError),
     ],
 )
-def test_the_class_is_that_of_the_most_basic_problem(
-    broken: list[tuple[str, str]], kind: type[ConfigError]
-) -> None:
+def test_the_most_basic_problem_is_the_class(broken: list[tuple[str, str]], kind: type[ConfigError]) -> None:
     assert error_of(changed(*broken))[0] is kind
 
 

@@ -56,9 +56,7 @@ def test_variants_are_picked_by_name_or_all() -> None:
 @pytest.mark.parametrize(
     ("names", "kind"), [(["legcy", "latest", "x"], ValidationError), ([], NothingToDoError)]
 )
-def test_unknown_variants_are_told_with_the_list(
-    told: Told, names: list[str], kind: type[BuilderError]
-) -> None:
+def test_unknown_variants_are_told(told: Told, names: list[str], kind: type[BuilderError]) -> None:
     with pytest.raises(kind) as caught:
         pick_variants(load_project(SAMPLE, "v.yaml"), names, all_=False)
     told(caught.value)

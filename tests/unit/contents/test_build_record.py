@@ -26,9 +26,7 @@ def test_what_is_written_fits_the_schema_and_comes_back(told: Told) -> None:
 
 
 @pytest.mark.parametrize(("key", "value"), table("formats/build-records.txt"))
-def test_a_wrong_record_is_told_by_key_and_refused_by_the_schema_too(
-    key: str, value: str, told: Told
-) -> None:
+def test_a_wrong_record_is_told_by_key(key: str, value: str, told: Told) -> None:
     text = changed(json_text(COMPILED), key, json.loads(value))
     with pytest.raises((SchemaError, ValidationError)) as caught:
         build_record.loads(text, "a.build.json")
@@ -51,8 +49,7 @@ def test_the_record_of_the_build_container_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
-    [{"cpu_s": float("nan")}, {"units": 1.5}, {"jobs": -2}, {"format": 3}, {"new": 1}],
+    "change", [{"cpu_s": float("nan")}, {"units": 1.5}, {"jobs": -2}, {"format": 3}, {"new": 1}]
 )
 def test_a_wrong_record_of_the_container_is_told_by_key(change: dict[str, object], told: Told) -> None:
     with pytest.raises((SchemaError, ValidationError)) as caught:

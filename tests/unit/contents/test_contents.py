@@ -35,9 +35,7 @@ TEXTS = {
         ("coreml", "macos-arm64"),
     ],
 )
-def test_a_package_without_cuda_holds_the_wheels_libraries_and_texts(
-    provider: str, platform: str, told: Told
-) -> None:
+def test_a_package_without_cuda_is_made_of_its_wheel(provider: str, platform: str, told: Told) -> None:
     """The places are those of the C libraries in the wheels of 1.23, by ``unzip -l``."""
     wheel = Input.wheel("onnxruntime==1.23.2", platform)
     variant = Variant(provider, (), (), provider=provider, platform=platform, wheel=wheel)
@@ -86,9 +84,7 @@ def test_each_platform_and_cuda_has_its_own_names(platform: str, cuda: str, told
     told(libraries_of(platform, cuda))
 
 
-def test_cuda_13_has_the_same_libraries_for_arm_and_nobody_looked_them_up_for_windows(
-    refused: Refused,
-) -> None:
+def test_cuda_13_has_the_same_libraries_for_arm_and_none_for_windows(refused: Refused) -> None:
     assert libraries_of("linux-arm64", "13.0") == libraries_of("linux-x64", "13.0")
     with refused(ValidationError):
         libraries_of("win-x64", "13.0")

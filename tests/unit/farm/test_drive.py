@@ -53,12 +53,7 @@ GIB = 1 << 30
 def progress(costs: dict[str, float], *ran: Line, jobs: int = 1, others: int = 0) -> Progress:
     """Return a run's start; ``ran`` has the unit log's lines at the time when the next unit ends."""
     return Progress(
-        costs=costs,
-        jobs=jobs,
-        ran=lambda: ran,
-        others=lambda: others,
-        claimed=lambda: 0,
-        hits=lambda: 0,
+        costs=costs, jobs=jobs, ran=lambda: ran, others=lambda: others, claimed=lambda: 0, hits=lambda: 0
     )
 
 
@@ -120,9 +115,7 @@ def test_progress_is_the_units_and_the_share_of_their_cost(
 
 
 @pytest.mark.parametrize(("count", "each"), [(1, 15), (3, 7), (9, 1), (20, 1)])
-def test_several_failures_share_the_lines_that_an_error_shows(
-    capsys: pytest.CaptureFixture[str], count: int, each: int
-) -> None:
+def test_several_failures_share_the_lines(capsys: pytest.CaptureFixture[str], count: int, each: int) -> None:
     """30 lines are shown: two for each failure's name and command, and one at the end with their number."""
     texts = [
         f"FAILED: {number}.o\ng++ {number}.o\n" + "line\n" * 39 + f"end {number}\n" for number in range(count)
@@ -153,9 +146,7 @@ def test_memory_and_hits_are_what_the_pool_and_ccache_say() -> None:
         ((compiled("stale.o", 600, seconds=1200),), "about 10"),  # its cost is not known
     ],
 )
-def test_the_time_left_is_the_cost_of_what_is_left_at_the_rate_of_what_was_compiled(
-    ran: tuple[Line, ...], left: str
-) -> None:
+def test_the_time_left_is_by_the_rate_so_far(ran: tuple[Line, ...], left: str) -> None:
     costs = {"a.o": 600.0, "b.o": 180.0, "c.o": 85.0, "d.o": 935.0}
     run = progress(costs, *ran, jobs=2)
     run.finished("a.o")
@@ -183,9 +174,7 @@ def test_memory_is_what_programs_can_still_have(monkeypatch: pytest.MonkeyPatch)
     assert available_memory() == 20 * GIB
 
 
-def test_units_that_are_compiled_for_single_architectures_cost_what_these_take(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_units_cost_what_their_architectures_take(monkeypatch: pytest.MonkeyPatch) -> None:
     """A unit takes 227 CPU s: 6 for its host's part, and 63 for each of architectures that cost as 3.5 do.
 
     Defect: ``compile --arch`` displayed the time of the whole set, and took such a unit for a cache hit.

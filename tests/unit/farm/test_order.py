@@ -12,12 +12,7 @@ from builder.farm.ninja import costliest_first
 HEAD = """\
 # CMAKE generated file: DO NOT EDIT!
 ninja_required_version = 1.5
-configuration = Release
 include CMakeFiles/rules.ninja
-
-# =============================================================================
-
-cmake_ninja_workdir = /build/
 
 """
 

@@ -108,9 +108,7 @@ def test_a_line_that_a_kill_or_a_full_disk_left_is_no_run(tmp_path: Path, line: 
     [("5402000 5403000 900 1024 0 b.o\n", 0, 0, 1), ("9001000 9003000 900 1024 0 b.o\n", 3, 33, 2)],
     ids=["after", "before"],
 )
-def test_a_clock_that_was_set_back_while_a_unit_ran_leaves_a_record_that_can_be_read(
-    tmp_path: Path, other: str, wall: int, busy: int, longest: int
-) -> None:
+def test_a_clock_that_was_set_back(tmp_path: Path, other: str, wall: int, busy: int, longest: int) -> None:
     """The run begins at 9,000 s with 2 jobs; the other unit runs after the change of the clock, or before."""
     (tmp_path / "units.log").write_text(f"9001000 5402000 900 1024 0 a.o\n{other}")
     begin_run(tmp_path, 9000.0, 2)

@@ -68,9 +68,7 @@ def test_what_is_no_index_is_refused(text: str, told: Told) -> None:
 
 
 @pytest.mark.parametrize("found", [5, True, "3", 0, 1, 2])
-def test_another_format_asks_for_an_update_or_for_the_client_of_its_release(
-    found: object, told: Told
-) -> None:
+def test_another_format_asks_for_another_client(found: object, told: Told) -> None:
     with pytest.raises(ValidationError) as caught:
         loads(json.dumps({**as_json(), "format": found}), "index.json")
     told(caught.value)

@@ -140,9 +140,7 @@ def test_what_is_no_file_with_bytes_is_a_message_and_no_wait(tmp_path: Path, nam
     [("location", "n" * 4000), ("location", "a\0b\n"), ("location", "."), ("offset", "9" * 19)],
     ids=["a long name", "a name with zeros", "this folder", "an offset"],
 )
-def test_a_reference_to_external_data_may_be_anything(
-    tmp_path: Path, field: str, value: str, told: Told
-) -> None:
+def test_references_may_be_anything(tmp_path: Path, field: str, value: str, told: Told) -> None:
     with pytest.raises((ValidationError, IntegrityError)) as caught:
         read_onnx(referring(tmp_path, field, value))
     told(caught.value)

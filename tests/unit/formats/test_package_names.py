@@ -57,9 +57,7 @@ def test_a_name_that_a_release_host_would_rewrite_cannot_be_made(variant: str) -
     profile=st.sampled_from([None, "lean", "minimal"]),
     layout=st.sampled_from(["full", "thin"]),
 )
-def test_every_name_survives_the_round_trip_in_safe_characters(
-    variant: str, ort: str, profile: str | None, layout: str
-) -> None:
+def test_every_name_is_read_back(variant: str, ort: str, profile: str | None, layout: str) -> None:
     name = PackageName(variant=variant, ort=ort, cuda="12.9", profile=profile, layout=layout)
     assert PackageName.parse(name.archive(Form.ZST)) == name
     assert re.fullmatch(r"[A-Za-z0-9._+-]+", name.archive(Form.ZST))

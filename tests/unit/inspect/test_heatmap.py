@@ -35,20 +35,6 @@ def hover(row: HeatMapRow, device: str) -> str:
     return row.cells[[str(capability) for capability in CAPABILITIES].index(device)].hover
 
 
-def test_pointing_at_a_cell_tells_card_and_counts(told: Told) -> None:
-    (row,) = mapped(PROVIDER).rows
-    told(hover(row, "7.5"))
-    told(hover(row, "12.1"))
-
-
-def test_rows_keep_their_order_and_say_why_they_have_no_cells(told: Told) -> None:
-    rows = mapped(BROKEN, OWN, PLAIN, IDLE).rows
-    for row in rows:
-        told(f"{row.name}: {row.remark or len(row.cells)}; {row.containers} containers")
-    assert [row.unread for row in rows] == [True, False, False, False]
-    assert rows[1].specialised
-
-
 def test_the_total_is_the_worst_of_all_and_names_who_is_to_blame(told: Told) -> None:
     total = mapped(PLAIN, PROVIDER, OWN, IDLE).total
     assert total is not None
@@ -129,9 +115,7 @@ UNLISTED = Inspected(
 """A library with code for both GPUs that NVIDIA's list lacks."""
 
 
-def test_a_gpu_that_nvidia_does_not_list_has_a_column_where_something_is_for_it(
-    loader: FileSystemLoader, told: Told
-) -> None:
+def test_a_gpu_that_nvidia_does_not_list_has_a_column(loader: FileSystemLoader, told: Told) -> None:
     told(shown(("a", [UNLISTED]), ("b", [PROVIDER])))
     picture = drawn(loader, UNLISTED)
     named = {one.text or one[0].tail for one in picture.iterfind(f".//{SVG}text") if len(one)}

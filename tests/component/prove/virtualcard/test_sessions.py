@@ -40,9 +40,7 @@ def libraries(folder: Path, host: bytes, needed: list[str]) -> Path:
     ],
     ids=["crashes", "hangs", "refuses"],
 )
-def test_a_model_that_fails_has_the_reason_and_leaves_the_others_theirs(
-    tmp_path: Path, fault: dict[str, Any], error: str
-) -> None:
+def test_a_model_that_fails_has_the_reason(tmp_path: Path, fault: dict[str, Any], error: str) -> None:
     lib = libraries(tmp_path, library("1.21.0", **fault), NEEDS)
     asked = [ModelToOpen(model=tmp_path / name, seconds=1) for name in ("a.onnx", "b.onnx")]
     seen = list(open_models(lib, asked, CARD, runtime=runtime()))

@@ -153,17 +153,11 @@ def test_archives_without_device_code() -> None:
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (
-            ar({"a.o": b""}, begin=b"!<thin>\n"),
-            "E001 a thin archive: its objects lie elsewhere, name ",
-        ),
+        (ar({"a.o": b""}, begin=b"!<thin>\n"), "E001 a thin archive: its objects lie elsewhere, name "),
         (ar({"a.o": OBJECT})[:-1], "E001 truncated: a member ends behind the file's end (at offset 0x48)"),
         (ar({"a.o": OBJECT})[:100], "E001 no whole header of a member where one must begin (at offset 0x48)"),
         (ar({"a.o": OBJECT[:-70]}), "E001 a.o: truncated: section headers end at "),
-        (
-            ar({"b.o": as_object(elf({".nv_fatbin": sass(75)[:-1]}))}),
-            "A004 b.o: a container of 88 bytes",
-        ),
+        (ar({"b.o": as_object(elf({".nv_fatbin": sass(75)[:-1]}))}), "A004 b.o: a container of 88 bytes"),
         (ar({"a_member_with_a_long_name.o": OBJECT[:70]}), "E001 a_member_with_a_long_name.o: truncated: "),
     ],
 )

@@ -14,16 +14,7 @@ from builder.binary.fatbin_format import Kind
 from builder.binary.library import Reading, read_library
 from builder.facts.gpu.architectures import Arch, Capability
 from tests.support.factories.archives_of_objects import ar, as_object
-from tests.support.factories.binaries import (
-    LZ4,
-    SASS,
-    ZSTD,
-    container,
-    elf,
-    image,
-    image_of,
-    joined,
-)
+from tests.support.factories.binaries import LZ4, SASS, ZSTD, container, elf, image, image_of, joined
 from tests.support.factories.cubins import ADDS, RETURNS, cubin, ptx_image, sass_image, stub, work
 
 SM_52, SM_80 = CodeTarget(Kind.SASS, Arch(5, 2)), CodeTarget(Kind.SASS, Arch(8, 0))

@@ -97,6 +97,17 @@ def _held(counts: Mapping[str, int]) -> tuple[Container, ...]:
     return _containers(*raw)
 
 
+SPLIT = {"75 80 86 89 90a 120a": 2, "80 86 89 90a 120a": 1, "90a": 3, "120a": 1}
+"""Units of the official wheel 1.31.1: of 609 containers, 217, 91, 292 and 9."""
+
+
+def test_split_units_are_no_gap_from_their_version_on() -> None:
+    asked = _variant("75 80 86 89 90 120")
+    found = {version: _codes(_held(SPLIT), asked, version) for version in ("1.31.1", "1.26.0", None)}
+    assert found == {"1.31.1": [], "1.26.0": ["A005"] * 6, None: ["A005"] * 6}
+    assert _codes(_held({**SPLIT, "75 80 86 89 90a": 1}), asked, "1.31.1") == ["A005"]
+
+
 @pytest.mark.parametrize("sm", FULL)
 def test_a_full_build_holds_its_set_and_no_container_may_lose_any_of_it(sm: str) -> None:
     """In modern's flash attention, SASS for 8.0 serves 8.6: no container of it must have code for 8.6."""
@@ -207,7 +218,5 @@ def test_without_an_error_every_promised_gpu_is_served() -> None:
         ({}, "1.21.0", ""),
     ],
 )
-def test_a_provider_is_native_for_what_every_container_of_the_whole_set_holds(
-    counts: dict[str, int], version: str | None, native: str
-) -> None:
+def test_what_every_container_holds(counts: dict[str, int], version: str | None, native: str) -> None:
     assert native_in(_held(counts), version) == tuple(map(Arch.parse, native.split()))

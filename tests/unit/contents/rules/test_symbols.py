@@ -111,8 +111,7 @@ FINE: dict[str, tuple[Library, str]] = {
     "a missing library in between": (PACKAGE[PROVIDER], "libcublas.so.12"),
     "an unread library: E001 reports it": (
         replace(
-            PACKAGE[CUDART],
-            elf=replace(PACKAGE[CUDART].elf, sections=(), symbols=Symbols(frozenset(), ())),
+            PACKAGE[CUDART], elf=replace(PACKAGE[CUDART].elf, sections=(), symbols=Symbols(frozenset(), ()))
         ),
         "",
     ),

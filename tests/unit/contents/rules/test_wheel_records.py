@@ -65,9 +65,7 @@ SIZES = ("", ",", ",-6", ",six", ",\N{SUPERSCRIPT SIX}")
     ],
     ids=["no row", "another row", "no member", "modified", *map(ascii, SIZES)],
 )
-def test_a_file_that_record_does_not_tell_whole_is_named(
-    rows: str, changes: dict[str, Any], told: Told
-) -> None:
+def test_a_file_that_record_lacks_is_named(rows: str, changes: dict[str, Any], told: Told) -> None:
     digests, (finding,) = recorded([member(**changes)], lambda source: rows)
     assert digests == {}
     told(finding)

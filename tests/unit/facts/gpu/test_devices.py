@@ -88,9 +88,7 @@ def test_bf16_and_tf32_begin_with_8_0(capability: str, has: bool) -> None:
 
 
 @pytest.mark.parametrize(("memory", "batch", "limit", "arena"), table("gpus/memory.txt"))
-def test_memory_decides_on_the_batch_the_limit_and_the_arena(
-    memory: str, batch: str, limit: str, arena: str
-) -> None:
+def test_what_memory_decides_on(memory: str, batch: str, limit: str, arena: str) -> None:
     profile = profile_of(Capability(8, 6), int(memory) if memory else None)
     assert (str(profile.batch), str(profile.memory_limit_mib or ""), profile.arena) == (batch, limit, arena)
 

@@ -22,6 +22,7 @@ from builder.facts.ort.units import (
 )
 from tests.support.factories.unit_counts import FULL, FULL_LEGACY
 from tests.support.messages import Told
+from tests.support.tables import table
 
 WHEEL_1_31_1 = ("75 80 86 89 90a 120a", "80 86 89 90a 120a", "90a", "120a")
 """SASS of the 609 containers in onnxruntime-gpu 1.31.1's provider: of 217, 91, 292 and 9 of them."""
@@ -105,24 +106,6 @@ def test_what_a_container_was_meant_for() -> None:
 
 DEVICES = (50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90, 100, 103, 120, 121)
 
-FLASH = {80, 86, 87, 89, 90}
-"""Devices in ``is_supported`` of flash_api.cc and lean_api.cc: major version 8, and 9.0."""
-
-LAUNCHED = {
-    "flash attention": FLASH,
-    "lean attention": FLASH,
-    "memory-efficient attention for sm_50": {50, 52, 53, 60, 61, 62},
-    "memory-efficient attention for sm_70": {70, 72},
-    "memory-efficient attention for sm_75": {75},
-    "memory-efficient attention for sm_80": {80, 86, 87, 89, 90, 100, 103, 120, 121},
-    "mixture of experts": {70, 72, 75, 80, 86, 87, 89},
-}
-"""Devices that launch each kind of unit.
-
-memory_efficient_attention.cu: sm >= 80, else >= 75, else >= 70, else >= 50. moe_gemm_kernels_template.h: from
-70 on and below 90, else ``Arch unsupported for MoE GEMM``.
-"""
-
 
 def capable(*numbers: int) -> tuple[Arch, ...]:
     return tuple(Arch(number // 10, number % 10) for number in numbers)
@@ -131,7 +114,7 @@ def capable(*numbers: int) -> tuple[Arch, ...]:
 def test_units_are_launched_on_what_the_sources_ask_for() -> None:
     read = launches("1.21.0")
     found = {launch.name: {arch.number for arch in launch.launched(capable(*DEVICES))} for launch in read}
-    assert found == LAUNCHED
+    assert found == {name: set(map(int, numbers.split())) for name, numbers in table("ort/launches.txt")}
 
 
 @pytest.mark.parametrize("sm", FULL)

@@ -49,10 +49,10 @@ def probes(found: Detection) -> dict[str, Probe]:
     return {re.sub(r".*/(proc|sys)/.*", r"\1", probe.name): probe for probe in found.replies.values()}
 
 
-def program(folder: Path, script: str) -> str:
-    """Write ``nvidia-smi`` as a shell script into ``folder`` and return its path."""
+def program(folder: Path, script: str, name: str = "nvidia-smi") -> str:
+    """Write a program as a shell script into ``folder`` and return its path."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "nvidia-smi"
+    path = folder / name
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
     return str(path)

@@ -91,9 +91,7 @@ class _Rules:
             return place
         spelled = self.root
         for name in path.relative_to(self.root).parts:
-            there = _names(str(spelled))
-            alike = [one for one in there if one.casefold() == name.casefold()]
-            spelled /= name if name in there or not alike else alike[0]
+            spelled /= {one.casefold(): one for one in _names(str(spelled))}.get(name.casefold(), name)
         return spelled if spelled != path else place
 
     def move(self, old: Path, new: Path) -> None:

@@ -72,9 +72,9 @@ def home(tmp_path: Path) -> Machine:
     return Machine(tmp_path / "home", platform="linux-x64")
 
 
-def install(home: Machine, folder: Path, host: bytes = FILES[HOST]) -> Path:
+def install(home: Machine, host: bytes = FILES[HOST]) -> Path:
     """Install the package for 7.5 to 8.6 and return its folder."""
-    index = write_release(folder, files={**FILES, HOST: host})
+    index = write_release(home.home.parent / "release", files={**FILES, HOST: host})
     assert home.run("install", "--index", str(index)) == 0, home.err
     installed = folder_in_use(Prefix(home.prefix))
     assert installed is not None
@@ -106,7 +106,7 @@ def codes(answer: CommandAnswer) -> list[str]:
     return [finding["code"] for finding in findings]
 
 
-def test_two_gpus_and_no_package(home: Machine, tmp_path: Path, driver: dict[str, str]) -> None:
+def test_two_gpus_and_no_package(home: Machine, driver: dict[str, str]) -> None:
     answer = examined(home, driver)
     assert (codes(answer), answer.code) == (["D207", "D201"], 0)
     assert "Quadro M2200 (5.2) is here." in answer.lines[0]
@@ -129,10 +129,8 @@ FULL = ["D033", "D204", "D207"]
         ("CUDA error cudaErrorMemoryAllocation:out of memory", FULL),
     ],
 )
-def test_an_applications_error_is_explained_and_nothing_is_read_or_run(
-    home: Machine, tmp_path: Path, driver: dict[str, str], said: str, wanted: list[str]
-) -> None:
-    folder = install(home, tmp_path / "release")
+def test_an_error_is_explained(home: Machine, driver: dict[str, str], said: str, wanted: list[str]) -> None:
+    folder = install(home)
     (folder / HOST).write_bytes(b"damaged, which nobody looks at")
     answer = examined(home, driver, said=said)
     assert (codes(answer), answer.code) == (wanted, 6)
@@ -199,8 +197,8 @@ def test_a_model_and_a_text_for_doctor_have_to_be_there_and_so_has_a_package(
     told(home.err.strip())
 
 
-def test_a_damaged_file_and_no_session_with_it(home: Machine, tmp_path: Path) -> None:
-    folder = install(home, tmp_path / "release")
+def test_a_damaged_file_and_no_session_with_it(home: Machine) -> None:
+    folder = install(home)
     (folder / "LICENSE").write_text("changed")
     answer = examined(home)
     assert codes(answer) == ["D203", "D003"]
@@ -219,8 +217,8 @@ DAMAGES: dict[str, Callable[[Path, Path], object]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_package_that_cannot_be_read_is_a_finding(home: Machine, tmp_path: Path, damage: str) -> None:
-    DAMAGES[damage](install(home, tmp_path / "release"), home.prefix)
+def test_a_package_that_cannot_be_read_is_a_finding(home: Machine, damage: str) -> None:
+    DAMAGES[damage](install(home), home.prefix)
     if damage == "a loop":
         (home.prefix / "loop").replace(home.prefix / "current")
     answer = examined(home)
@@ -232,33 +230,33 @@ def rewrite(folder: Path, **changes: object) -> None:
     (folder / "manifest.json").write_text(json.dumps({**manifest_in(folder), **changes}))
 
 
-def test_a_package_that_runs(home: Machine, tmp_path: Path) -> None:
+def test_a_package_that_runs(home: Machine) -> None:
     """The host library is the stock CPU wheel's; without a GPU the package runs on the CPU."""
-    replace_host(install(home, tmp_path / "release"), real_host().read_bytes())
+    replace_host(install(home), real_host().read_bytes())
     answer = examined(home)
     assert (codes(answer), answer.code) == (["D003"], 0)
     assert answer.lines[0] == "Nothing is wrong."
     assert "  a session of one node ran on cpu" in answer.lines
 
 
-def test_a_package_without_a_host_library_is_not_tried(home: Machine, tmp_path: Path) -> None:
-    folder = install(home, tmp_path / "release")
+def test_a_package_without_a_host_library_is_not_tried(home: Machine) -> None:
+    folder = install(home)
     (folder / HOST).unlink()
     rewrite(folder, files=[file for file in manifest_in(folder)["files"] if file["path"] != HOST])
     answer = examined(home)
     assert (codes(answer), answer.value["trial"]) == (["D003"], None)
 
 
-def test_a_package_of_another_provider_needs_no_cuda_to_be_tried(home: Machine, tmp_path: Path) -> None:
+def test_a_package_of_another_provider_needs_no_cuda_to_be_tried(home: Machine) -> None:
     none = dict.fromkeys(("cuda", "cudnn", "driver"))
-    rewrite(install(home, tmp_path / "release"), provider="coreml", sm=[], capabilities={}, **none)
+    rewrite(install(home), provider="coreml", sm=[], capabilities={}, **none)
     trial = examined(home).value["trial"]
     assert isinstance(trial, dict)
     assert trial["provider"] == "coreml"
 
 
 def test_what_is_before_the_package(home: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    install(home, tmp_path / "release")
+    install(home)
     other = put(tmp_path / "other/libonnxruntime.so.1", b"x")
     home.environments = (tmp_path / "site",)
     for name in ("onnxruntime-1.20.1", "onnxruntime_gpu-1.20.1"):
@@ -282,10 +280,8 @@ def test_temporary_files_on_noexec(home: Machine, monkeypatch: pytest.MonkeyPatc
         assert "D308" in codes(examined(home, env=env))
 
 
-def test_the_cache_of_a_package_that_is_compiled_just_in_time(
-    home: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: dict[str, str]
-) -> None:
-    folder = install(home, tmp_path / "release")
+def test_the_cache_of_jit(home: Machine, monkeypatch: pytest.MonkeyPatch, driver: dict[str, str]) -> None:
+    folder = install(home)
     rewrite(folder, capabilities={**manifest_in(folder)["capabilities"], "9.0": "jit"})
     monkeypatch.setattr(doctor, "is_writable", lambda folder: str(folder) == "/tmp")
     wanted: list[tuple[dict[str, str], str | None]] = [
@@ -301,8 +297,8 @@ def test_the_cache_of_a_package_that_is_compiled_just_in_time(
         assert [told in line for line in seen] == [True] if told else seen == []
 
 
-def test_json_of_a_package_holds_the_schema(home: Machine, tmp_path: Path, driver: dict[str, str]) -> None:
-    install(home, tmp_path / "release", REFUSES)
+def test_json_of_a_package_holds_the_schema(home: Machine, driver: dict[str, str]) -> None:
+    install(home, REFUSES)
     answer = examined(home, driver)
     require_schema(answer)
     assert (codes(answer), answer.code) == (["D022", "D204", "D402", "D207"], 6)

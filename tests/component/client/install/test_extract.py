@@ -26,6 +26,7 @@ from builder.files import decompression
 from builder.files.decompression import output_of, require_zstd, window_of
 from builder.formats.manifest import Manifest
 from builder.formats.package_names import Form
+from tests.doubles.gpus import program
 from tests.doubles.machine import Machine
 from tests.doubles.release import archive, members, name_of, write_one
 from tests.support.factories.archives import member
@@ -47,19 +48,12 @@ exit 1
 """Message and exit status of libarchive 3.5 without libzstd on a machine without zstd."""
 
 
-def named(folder: Path, **scripts: str) -> dict[str, str]:
-    """Write these programs and return their paths by name."""
-    for name, script in scripts.items():
-        (folder / name).write_text(f"#!/bin/sh\n{script}\n")
-        (folder / name).chmod(0o755)
-    return {name: str(folder / name) for name in scripts}
-
-
 @pytest.fixture
 def readers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Readers]:
     def only(*modules: str, **scripts: str) -> None:
         monkeypatch.setattr(decompression, "MODULES", modules)
-        monkeypatch.setattr(shutil, "which", named(tmp_path, **scripts).get)
+        programs = {name: program(tmp_path, script, name) for name, script in scripts.items()}
+        monkeypatch.setattr(shutil, "which", programs.get)
         decompression._reader.cache_clear()
 
     yield only

@@ -5,7 +5,6 @@ import errno
 import os
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,72 +22,67 @@ def run(machine: Quick, command: str, index: Path) -> int:
     return machine.run(command, *(["--index", str(index)] if command == "install" else []))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Disk:
-    """A file system of its own."""
+def remount(disk: Path, options: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,{options}", disk], check=True)
 
-    place: Path
 
-    def change(self, options: str) -> None:
-        subprocess.run(["mount", "-o", f"remount,{options}", str(self.place)], check=True)
-
-    @property
-    def used(self) -> int:
-        """Return the number of used bytes."""
-        stat = os.statvfs(self.place)
-        return (stat.f_blocks - stat.f_bfree) * stat.f_frsize
+def used(disk: Path) -> int:
+    """Return the number of used bytes."""
+    stat = os.statvfs(disk)
+    return (stat.f_blocks - stat.f_bfree) * stat.f_frsize
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Disk]:
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """Return a file system of its own."""
     place = tmp_path / "disk"
     place.mkdir()
     argv = ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(place)]
     if os.geteuid() != 0 or subprocess.run(argv, capture_output=True, check=False).returncode != 0:
         pytest.skip("a disk of a given size needs root and mount(8)")
-    yield Disk(place=place)
+    yield place
     subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
 @pytest.mark.parametrize("number", range(24))
-def test_a_disk_that_fills_up_leaves_the_old_version(ground: Ground, disk: Disk, number: int) -> None:
+def test_a_disk_that_fills_up_leaves_the_old_version(ground: Ground, disk: Path, number: int) -> None:
     """The client sees enough free space, which another program takes during the install."""
-    machine = ground.machine(disk.place)
-    disk.change(f"size={disk.used + number * ROOM // 23}")
+    machine = ground.machine(disk)
+    remount(disk, f"size={used(disk) + number * ROOM // 23}")
     code = machine.run("install", "--index", str(ground.newer))
     assert code == {0: 11, 23: 0}.get(number, code), "the least disk is full, the largest is not"
     assert code in {0, 11}, machine.err
     assert "No space left on device" in machine.err or code == 0
     assert machine.run("verify") == 0, machine.out
     assert version_in_use(machine) == (NEW if code == 0 else OLD)
-    disk.change("size=64m")
+    remount(disk, "size=64m")
     require_cured(machine, str(ground.newer))
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_full_disk_harms_no_command(ground: Ground, disk: Disk, command: str) -> None:
-    machine = ground.machine(disk.place)
+def test_a_full_disk_harms_no_command(ground: Ground, disk: Path, command: str) -> None:
+    machine = ground.machine(disk)
     require_cured(machine, str(ground.newer))
-    disk.change(f"size={disk.used}")
+    remount(disk, f"size={used(disk)}")
     code = run(machine, command, ground.older)
     assert code in {0, 11}, machine.err
     if (machine.prefix / "current").exists():
         require_usable(machine, {OLD, NEW})
     else:
         assert (command, code) == ("uninstall", 0)
-    disk.change("size=64m")
+    remount(disk, "size=64m")
     require_cured(machine, str(ground.newer))
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_read_only_disk_is_named_and_what_is_there_works(ground: Ground, disk: Disk, command: str) -> None:
-    machine = ground.machine(disk.place)
+def test_a_read_only_disk_is_named_and_what_is_there_works(ground: Ground, disk: Path, command: str) -> None:
+    machine = ground.machine(disk)
     require_cured(machine, str(ground.newer))
-    disk.change("ro")
+    remount(disk, "ro")
     assert run(machine, command, ground.older) == 11, machine.err
     assert "Read-only file system" in machine.err
     require_usable(machine, {NEW})
-    disk.change("rw")
+    remount(disk, "rw")
     require_cured(machine, str(ground.newer))
 
 

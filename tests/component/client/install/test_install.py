@@ -18,6 +18,7 @@ from builder.files import decompression
 from builder.files.digest import Digest
 from builder.formats.index import INDEX_LIMIT
 from builder.formats.package_names import Form
+from tests.doubles.gpus import program
 from tests.doubles.library import APPEND_CUDA, library
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, HOST, Build, Server, libraries, name_of, serving, write_release
@@ -160,17 +161,14 @@ def test_index_and_manifest_must_agree(machine: Machine, release: Path, key: str
     "flag",
     ["--prefix", "--index", "--offline", "--mirror", "--look-in", "--wheels", "--device", "--variant"],
 )
-def test_an_empty_word_names_nothing(
-    machine: Machine, release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flag: str
-) -> None:
+def test_an_empty_word(machine: Machine, release: Path, monkeypatch: pytest.MonkeyPatch, flag: str) -> None:
     """An unset shell variable gives an empty word: nothing may be installed into the current folder."""
-    here = tmp_path / "here"
-    here.mkdir()
-    monkeypatch.chdir(here)
+    before = sorted(release.iterdir())
+    monkeypatch.chdir(release)
     index = [] if flag in {"--index", "--offline", "--mirror"} else ["--index", str(release)]
     assert machine.run("install", flag, "", *index) == 2
     assert f"argument {flag}: " in machine.err
-    assert not list(here.iterdir())
+    assert sorted(release.iterdir()) == before
 
 
 @pytest.mark.parametrize(
@@ -403,13 +401,6 @@ NO_CUFFT = (
 PROVIDER = "onnxruntime_providers_cuda.dll"
 
 
-def script(folder: Path, text: str) -> str:
-    """Write a program in the place of a Python and return its path."""
-    (folder / "python").write_text(f"#!/bin/sh\n{text}\n")
-    (folder / "python").chmod(0o755)
-    return str(folder / "python")
-
-
 def with_host(folder: Path, host: bytes, version: str = "1.23.2") -> str:
     return str(write_release(folder, version=version, files={**FILES, HOST: host}))
 
@@ -441,7 +432,7 @@ def test_what_fails_changes_nothing(machine: Machine, tmp_path: Path, host: byte
 def test_a_file_system_that_runs_nothing_is_told_of(machine: Machine, tmp_path: Path) -> None:
     """glibc's message on a file system that is mounted with ``noexec``."""
     said = '{"failed": "lib/libonnxruntime.so.1: failed to map segment from shared object"}'
-    machine.python = script(tmp_path, f"echo '{said}'")
+    machine.python = program(tmp_path, f"echo '{said}'", "python")
     assert machine.run("install", "--index", with_host(tmp_path / "release", FILES[HOST])) == 12
     assert "noexec: choose another place with --prefix." in machine.err
 
@@ -459,7 +450,7 @@ def test_windows_loader_is_heard(machine: Machine, tmp_path: Path, said: str, en
     log = f"\x1b[1;31m2026-11-24 [E:onnxruntime:ortpacks, provider_bridge_ort.cc:2002 x] {said}\n\x1b[m\n"
     (tmp_path / "log").write_bytes(log.encode(encoding))
     answer = '{"failed": "OrtSessionOptionsAppendExecutionProvider_Cuda: Failed to load shared library"}'
-    machine.python = script(tmp_path, f"cat {tmp_path}/log >&2\necho '{answer}'")
+    machine.python = program(tmp_path, f"cat {tmp_path}/log >&2\necho '{answer}'", "python")
     assert machine.run("install", "--index", with_host(tmp_path / "release", FILES[HOST])) == 12
     assert said.rstrip(".") in machine.err
     assert "Visual C++ Redistributable (x64)" in machine.err
@@ -470,7 +461,7 @@ def test_what_no_longer_loads_is_not_taken_for_installed(machine: Machine, tmp_p
     index = with_host(tmp_path / "release", FILES[HOST])
     assert machine.run("install", "--index", index) == 0
     assert "Its libraries load here: ONNX Runtime 1.23.2." in machine.out
-    machine.python = script(tmp_path, "kill -SEGV $$")
+    machine.python = program(tmp_path, "kill -SEGV $$", "python")
     assert machine.run("install", "--index", index) == 12
     assert "the process died of SIGSEGV" in machine.err
 
@@ -483,7 +474,7 @@ def test_what_no_longer_loads_is_not_taken_for_installed(machine: Machine, tmp_p
     ],
 )
 def test_an_untried_install_stands(machine: Machine, tmp_path: Path, text: str | None, words: str) -> None:
-    machine.python = script(tmp_path, text) if text else str(tmp_path / "python")
+    machine.python = program(tmp_path, text, "python") if text else str(tmp_path / "python")
     assert machine.run("install", "--index", with_host(tmp_path / "release", FILES[HOST])) == 0, machine.err
     assert f"Not tried out: {'this Python' if text else machine.python} {words}" in machine.out
     assert machine.run("verify") == 0

@@ -13,6 +13,7 @@ import pip
 import pytest
 
 from builder.client.probe.processes import worker
+from tests.doubles.gpus import program
 from tests.doubles.library import library
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, HOST, libraries, name_of, write_release
@@ -143,10 +144,8 @@ def test_a_link_is_no_library(machine: Machine, release: Path, pypi: PackageInde
 
 
 def test_without_pip_it_says_so_and_the_way_out(machine: Machine, release: Path, tmp_path: Path) -> None:
-    python = tmp_path / "python-without-pip"
-    python.write_text(f'#!/bin/sh\nexec {machine.python} -S "$@"\n')  # -S: no site-packages
-    python.chmod(0o755)
-    machine.python, machine.pip = str(python), {"PATH": "/nonexistent"}
+    without = program(tmp_path, f'exec {machine.python} -S "$@"', "python")  # -S: no site-packages
+    machine.python, machine.pip = without, {"PATH": "/nonexistent"}
     told = refused(machine, release, 4)
     assert "has pip" in told
     assert "--layout full" in told

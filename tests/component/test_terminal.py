@@ -7,9 +7,9 @@ import os
 import re
 import struct
 import termios
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
 
 import pytest
 
@@ -18,41 +18,30 @@ from builder.console import Console
 WORDS = "171/550 units, about 12 min left, 5.1 GiB, 40 from the cache"
 
 
-@dataclass
 class Screen:
-    """The screen of a terminal after the bytes it received; it knows the control sequences that
-    the console uses."""
+    """The screen of a terminal after the bytes it received, for the control sequences of the console."""
 
-    columns: int
-    rows: list[list[str]] = field(default_factory=list)
-    at: tuple[int, int] = (0, 0)
+    def __init__(self, columns: int) -> None:
+        self.columns, self.row, self.column = columns, 0, 0
+        self.rows = defaultdict[int, list[str]](lambda: [" "] * columns)
 
     def take(self, text: str) -> None:
         for piece in re.findall(r"\x1b\[A|[^\x1b]", re.sub(r"\x1b\[\d*m", "", text)):
-            row, column = self.at
             if piece == "\x1b[A":
-                row -= 1
+                self.row -= 1
             elif piece == "\r":
-                column = 0
+                self.column = 0
             elif piece == "\n":
-                row += 1
+                self.row += 1
             else:
-                if column == self.columns:
-                    row, column = row + 1, 0
-                self._row(row)[column] = piece
-                column += 1
-            self._row(row)
-            self.at = row, column
-
-    def _row(self, number: int) -> list[str]:
-        self.rows += [[" "] * self.columns for _ in range(number + 1 - len(self.rows))]
-        return self.rows[number]
+                if self.column == self.columns:
+                    self.row, self.column = self.row + 1, 0
+                self.rows[self.row][self.column] = piece
+                self.column += 1
 
     def lines(self) -> list[str]:
-        lines = ["".join(row).rstrip() for row in self.rows]
-        while lines and not lines[-1]:
-            lines.pop()
-        return lines
+        lines = ["".join(self.rows[number]).rstrip() for number in range(max(self.rows) + 1)]
+        return "\n".join(lines).rstrip("\n").split("\n")
 
 
 class Terminal:

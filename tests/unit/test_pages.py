@@ -56,32 +56,29 @@ def test_a_page_that_was_edited_by_hand_differs() -> None:
     assert "sm_99" not in made
     assert made.startswith("a\n")
     assert made.endswith("<!-- end -->\nb\n")
-    with pytest.raises(ConfigError, match="names nothing that makes a part"):
-        rendered(text.replace("variants", "tables"), wiring())
+
+
+WHOLE = r"Of 1 parts that begin \(<!-- .* -->\) 0 are whole"
+
+RESULT = "<!-- ./run docs: result one -->\n<!-- end -->\n"
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "content", "said"),
     [
-        "<!-- ./run docs: variants -->\nx\n",
-        "<!-- ./run docs: variants --><!-- end -->\n",
-        "<!-- ./run docs: result ../../README -->\nx\n<!-- end -->\n",
+        (RESULT.replace("result one", "tables"), b"", "names nothing that makes a part"),
+        (RESULT.replace("<!-- end -->", "x"), b"", WHOLE),
+        (RESULT.replace("\n", ""), b"", WHOLE),
+        (RESULT.replace("one", "../../README"), b"", WHOLE),
+        (RESULT, b"no colon\n\nx\n", "does not begin with the lines command, date"),
+        (RESULT, b"\xff", "is no UTF-8 text"),
     ],
 )
-def test_a_part_that_would_stay_as_it_is_is_told(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"Of 1 parts that begin \(<!-- .* -->\) 0 are whole"):
-        rendered(text, wiring())
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [(b"no colon\n\nx\n", "does not begin with the lines command, date"), (b"\xff", "is no UTF-8 text")],
-)
-def test_a_result_of_another_form_is_told(tmp_path: Path, content: bytes, said: str) -> None:
+def test_a_part_that_cannot_be_made_is_told(tmp_path: Path, text: str, content: bytes, said: str) -> None:
     (tmp_path / "docs/results").mkdir(parents=True)
     (tmp_path / "docs/results/one.txt").write_bytes(content)
     with pytest.raises(ConfigError, match=said):
-        rendered("<!-- ./run docs: result one -->\n<!-- end -->\n", wiring(tmp_path))
+        rendered(text, wiring(tmp_path))
 
 
 def test_each_exit_code_stands_in_the_table() -> None:

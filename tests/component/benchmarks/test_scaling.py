@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from uuid import uuid4
 
 import pytest
 
@@ -31,16 +30,12 @@ def unit(name: str, seconds: float, peak: int, rank: int, pieces: tuple[float, .
     return Unit(name, Step(name, seconds), peak, rank, steps)
 
 
-def units(*seconds: float) -> list[Unit]:
-    return [unit(str(uuid4()), value, 1, int(value)) for value in seconds]
-
-
 def test_units_start_in_order_as_slots_become_free() -> None:
     """Of two slots, 5 and 3 start at 0, 2 at 3 and 4 at 5; the last ends at 9.
 
     Until 8.1 both slots are taken up to 5, then one.
     """
-    found = Machine(2, 100).run(units(5, 3, 2, 4))
+    found = Machine(2, 100).run([unit(str(seconds), seconds, 1, seconds) for seconds in (5, 3, 2, 4)])
     assert found.wall == 9
     assert found.taken == pytest.approx((8.1 + 5) / (2 * 8.1))
 

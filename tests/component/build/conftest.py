@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.doubles.github import GitHubDouble
 from tests.support import ROOT
 from tests.support.factories.workplace import Site, variant_build, with_tools
 
@@ -30,3 +32,11 @@ def built(site: Site, legacy_dist: Path) -> Site:
     """Return the site after a build of legacy, which its engine has not seen."""
     shutil.copytree(legacy_dist, site.dist)
     return site
+
+
+@pytest.fixture
+def github(tmp_path: Path) -> Iterator[GitHubDouble]:
+    """Yield a double whose releases are immutable, for a token that may ask so."""
+    with GitHubDouble(tmp_path / "github", immutable=True).running() as double:
+        double.admin = True
+        yield double

@@ -23,6 +23,11 @@ esac
 """
 
 
+def absent(context: str = "default") -> str:
+    """Return a docker program without an engine."""
+    return f'case "$1" in version) exit 1 ;; context) echo {context} ;; esac'
+
+
 class Machine:
     """A folder with ``run``, a PATH of stubs, and a log of their calls."""
 
@@ -49,8 +54,8 @@ class Machine:
         (self.bin / name).write_text(f"#!{shutil.which('bash')}\n{note}{script}\n")
         (self.bin / name).chmod(0o755)
 
-    def no_engine(self, context: str = "default") -> None:
-        self.stub("docker", f'case "$1" in version) exit 1 ;; context) echo {context} ;; esac')
+    def no_engine(self) -> None:
+        self.stub("docker", absent())
 
     def run(self, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -16,11 +15,6 @@ from builder.io.process import Completed
 from builder.prove.selftest import SelftestTrial
 from tests.support.factories.selftests import TRIALS
 from tests.support.factories.workplace import Site
-
-
-@pytest.fixture
-def site(root: Path, tmp_path: Path) -> Site:
-    return Site(root, tmp_path)
 
 
 class Tools(CheckTools):

@@ -15,8 +15,8 @@ from builder.build.verbs.cleaning import clean
 from builder.build.verbs.verb_answers import dumps
 from builder.io.docker.engine import DockerEngine, EngineResource
 from builder.io.process import Completed
-from builder.io.wiring import Wiring
-from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRunner, NoEngine, reported
+from tests.support.factories.workplace import wired
+from tests.support.fakes.ports import FakeEngine, FakeRunner, NoEngine, reported
 from tests.support.messages import Told
 from tests.support.schemas import schema
 
@@ -53,15 +53,9 @@ SOMEBODYS = (
 )
 
 
-def shop(root: Path, dist: Path, engine: object) -> Wiring:
-    made = Wiring(root, dist=dist, reporter=FakeReporter())
-    made.__dict__["engine"] = engine
-    return made
-
-
 def test_without_an_engine_the_folder_is_cleaned_all_the_same(root: Path, tmp_path: Path) -> None:
     (tmp_path / "index.json").write_text("{}")
-    here = shop(root, tmp_path, NoEngine())
+    here = wired(root, tmp_path, engine=NoEngine())
     clean(here, caches=False, inputs=False, dry=False)
     assert not (tmp_path / "index.json").exists()
     assert any("No Docker engine answers" in line for line in reported(here))
@@ -80,8 +74,7 @@ def test_a_dry_run_says_what_each_kind_takes_and_removes_nothing(
         EngineResource("cache", "ortpacks-ccache", "id1", 900_000_000),
     )
     engine = FakeEngine(holds=held)
-    here = shop(root, tmp_path, engine)
-    here.__dict__["env"] = {"ORTPACKS_CACHE": str(tmp_path / "cache")}
+    here = wired(root, tmp_path, {"ORTPACKS_CACHE": str(tmp_path / "cache")}, engine=engine)
     (tmp_path / "cache/store/ab").mkdir(parents=True)
     (tmp_path / "cache/store/ab/wheel").write_bytes(bytes(200_000_000))
     (tmp_path / "cache/store/ab/shared").hardlink_to(tmp_path / "thesis.pdf")  # frees no byte

@@ -14,22 +14,21 @@ from builder.compile.compile_cache import FolderCache
 from builder.compile.plan import PlanOptions
 from builder.errors import DiskError
 from builder.io.wiring import Wiring
-from tests.support.fakes.ports import FakeEngine, FakeReporter, reported
+from tests.support.factories.workplace import wired
+from tests.support.fakes.ports import FakeEngine, reported
 from tests.support.messages import Told
 
 
-def shop(root: Path, dist: Path, env: dict[str, str] | None = None) -> Wiring:
-    made = Wiring(root, dist=dist, reporter=FakeReporter())
-    made.__dict__["engine"] = FakeEngine()
-    made.env = env or {}
-    return made
+def shop(root: Path, dist: Path, variable: str | None = None) -> Wiring:
+    env = {} if variable is None else {"ORTPACKS_COMPILE_CACHE": variable}
+    return wired(root, dist, env, engine=FakeEngine())
 
 
 def test_only_a_verb_that_compiles_asks_a_cache_and_no_verb_makes_its_folder(
     root: Path, tmp_path: Path
 ) -> None:
     """Defect: ``build --memory 1M --compile-cache X`` was refused and left an empty folder X."""
-    wiring = shop(root, tmp_path, {"ORTPACKS_COMPILE_CACHE": "redis://127.0.0.1:1"})
+    wiring = shop(root, tmp_path, "redis://127.0.0.1:1")
     chosen = ChosenVariants(
         wiring=wiring,
         names=("cpu",),
@@ -59,15 +58,14 @@ def test_only_a_verb_that_compiles_asks_a_cache_and_no_verb_makes_its_folder(
 def test_the_shared_one_is_named_by_flag_variable_or_project(
     root: Path, tmp_path: Path, flag: str | None, variable: str | None, configured: str, name: str | None
 ) -> None:
-    env = {} if variable is None else {"ORTPACKS_COMPILE_CACHE": variable.format(tmp_path)}
-    wiring = shop(root, tmp_path, env)
+    wiring = shop(root, tmp_path, variable and variable.format(tmp_path))
     wiring.__dict__["project"] = replace(wiring.project, compile_cache=configured)
     found = named_cache(wiring, flag and flag.format(tmp_path))
     assert (found and found.name) == (name and name.format(tmp_path))
 
 
 def test_the_shared_one_may_be_away(root: Path, tmp_path: Path, told: Told) -> None:
-    away = shop(root, tmp_path, {"ORTPACKS_COMPILE_CACHE": "redis://127.0.0.1:1"})
+    away = shop(root, tmp_path, "redis://127.0.0.1:1")
     assert open_caches(away).shared is None
     told("\n".join(reported(away)))
 

@@ -19,11 +19,6 @@ from tests.support.fakes.ports import NoEngine
 from tests.support.messages import Refused
 
 
-@pytest.fixture
-def site(root: Path, tmp_path: Path) -> Site:
-    return Site(root, tmp_path)
-
-
 def chosen(site: Site, *names: str, every: bool = False, options: PlanOptions = WISHES) -> ChosenVariants:
     return ChosenVariants(
         wiring=site.shop,

@@ -62,7 +62,7 @@ def pins(shop: Wiring) -> Lock:
     return parse_lock(shop.lock_file.read_text(encoding="utf-8"), "inputs.lock")
 
 
-def test_a_first_lock_pins_every_input(shop: Wiring) -> None:
+def test_a_first_lock_pins_every_input_and_a_second_one_fetches_nothing(shop: Wiring) -> None:
     intake = take(shop, Intake())
     shop.lock_file.write_text(
         render_lock(Lock({"wheel:gone==1": Pin(filename="g", size=1, sha256="3" * 64)}))
@@ -76,6 +76,11 @@ def test_a_first_lock_pins_every_input(shop: Wiring) -> None:
     assert all(pin.sha256 or pin.revision for pin in made.values())
     listed = {key: sha1 for key, sha1 in intake.sha1.items() if sha1}
     assert listed == {f"url:{url}": "0123" * 10 for url in FILES}, "each archive is held to its list's SHA-1"
+    before, again = shop.lock_file.read_bytes(), take(shop, Intake())
+    pinning.lock_inputs(shop, refresh=False)
+    assert (shop.lock_file.read_bytes(), again.taken) == (before, [])
+    assert isinstance(shop.package_index, Listing)
+    assert shop.package_index.asked == list(python_wheel_requirements(shop.project)), "once"
 
 
 def test_a_link_to_the_lock_stays_one(shop: Wiring) -> None:
@@ -87,19 +92,8 @@ def test_a_link_to_the_lock_stays_one(shop: Wiring) -> None:
     assert GIT in elsewhere.read_text()
 
 
-def test_a_second_lock_changes_no_byte_and_fetches_nothing(shop: Wiring) -> None:
-    pinning.lock_inputs(shop, refresh=False)
-    before = shop.lock_file.read_bytes()
-    again = take(shop, Intake())
-    pinning.lock_inputs(shop, refresh=False)
-    assert (shop.lock_file.read_bytes(), again.taken) == (before, [])
-    assert isinstance(shop.package_index, Listing)
-    assert shop.package_index.asked == list(python_wheel_requirements(shop.project)), "once"
-
-
 def test_only_a_refresh_takes_everything_in_anew(shop: Wiring) -> None:
     pinning.lock_inputs(shop, refresh=False)
-    (shop.root / DATA).parent.mkdir(parents=True)
     again = take(shop, Intake(sha256="2" * 64))
     pinning.lock_inputs(shop, refresh=True)
     wanted = all_inputs(shop.project, pins(shop))
@@ -116,7 +110,6 @@ def test_a_pin_of_nvidias_that_moves_is_read(shop: Wiring) -> None:
     project = shop.root / "variants.yaml"
     project.write_text(project.read_text().replace("curand-cu12==10.3.10.19", "curand-cu12==10.3.9.90"))
     shop.__dict__.pop("project", None)
-    (shop.root / DATA).parent.mkdir(parents=True)
     pinning.lock_inputs(shop, refresh=False)
     read = json.loads((shop.root / DATA).read_text())
     assert "nvidia-curand-cu12==10.3.10.19" not in read
@@ -135,7 +128,6 @@ def test_a_wheel_that_cannot_be_read_does_not_serve_every_gpu(
     shop: Wiring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, data: bytes, told: str
 ) -> None:
     """Defect: libraries that could not be read were skipped, and the wheel recorded as one for all GPUs."""
-    (shop.root / DATA).parent.mkdir(parents=True)
     wheel = tmp_path / "wheel"
     wheel.mkdir()
     (wheel / name).write_bytes(data)
@@ -190,7 +182,6 @@ def test_a_refresh_out_of_reach_loses_no_pin(shop: Wiring) -> None:
     """Defect: a refresh replaced pins that only another machine can make by null."""
     pinning.lock_inputs(shop, refresh=False)
     before = pins(shop).pins
-    (shop.root / DATA).parent.mkdir(parents=True)
     use(shop, engine=FakeEngine(), runner=FakeRunner(answers={"git": UNREACHABLE}))
     take(shop, Intake(sha256="2" * 64))
     pinning.lock_inputs(shop, refresh=True)

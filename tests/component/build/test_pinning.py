@@ -20,7 +20,10 @@ from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRunner, repo
 
 @pytest.fixture
 def shop(tmp_path: Path, root: Path) -> Wiring:
-    return unlocked(tmp_path, root)
+    """Return the project with a lock without pins."""
+    made = unlocked(tmp_path, root)
+    made.lock_file.write_text(render_lock(Lock({})))
+    return made
 
 
 def written(shop: Wiring) -> Lock:
@@ -44,13 +47,11 @@ def test_what_is_open_of_a_base_is_pinned_written_and_told(shop: Wiring, base: s
 
 @pytest.mark.parametrize(("host", "is_pinned"), [(Host.WHEEL, True), (Host.SOURCE, False)])
 def test_the_wheel_of_the_host_library_is_a_part(shop: Wiring, host: Host, is_pinned: bool) -> None:
-    shop.lock_file.write_text(render_lock(Lock({})))
     pin_base(shop, "redist", shop.reporter, host)
     assert (ort_wheel("1.23.2").key in written(shop).pins) is is_pinned
 
 
 def test_a_base_that_is_pinned_asks_nobody(shop: Wiring) -> None:
-    shop.lock_file.write_text(render_lock(Lock({})))
     pin_base(shop, "nvidia", shop.reporter, Host.WHEEL)
     intake, text = take(shop, Intake(reachable=0)), shop.lock_file.read_bytes()
     said = len(reported(shop))
@@ -60,7 +61,6 @@ def test_a_base_that_is_pinned_asks_nobody(shop: Wiring) -> None:
 
 def test_offline_asks_no_host_for_a_pin(shop: Wiring) -> None:
     """Defect: with ``--offline`` a git host and an image registry were asked for the open pins of a base."""
-    shop.lock_file.write_text(render_lock(Lock({})))
     intake, runner, engine = take(shop, Intake()), FakeRunner(), FakeEngine()
     use(shop, runner=runner, engine=engine, offline=True)
     with pytest.raises(TransferError, match=r" has no pin, .*--offline asks no host.*without it"):
@@ -70,7 +70,6 @@ def test_offline_asks_no_host_for_a_pin(shop: Wiring) -> None:
 
 def test_an_image_that_the_engine_holds_is_pinned_where_its_registry_answers(shop: Wiring) -> None:
     """Defect: after `docker pull ubuntu:22.04` the base had no revision, and its packages no release."""
-    shop.lock_file.write_text(render_lock(Lock({})))
     digests = {IMAGE.removeprefix("image:"): "sha256:" + "a" * 64, "ubuntu:22.04": "sha256:" + "b" * 64}
     use(shop, engine=FakeEngine(images=set(digests)))
     pin_base(shop, "nvidia", shop.reporter, Host.WHEEL)
@@ -81,7 +80,6 @@ def test_an_image_that_the_engine_holds_is_pinned_where_its_registry_answers(sho
 
 
 def test_pins_that_another_process_made_meanwhile_are_kept(shop: Wiring) -> None:
-    shop.lock_file.write_text(render_lock(Lock({})))
     assert shop.lock == Lock({})  # read before
     other = {IMAGE: Pin(revision=f"sha256:{'e' * 64}")}
     shop.lock_file.write_text(render_lock(Lock(other)))
@@ -90,7 +88,6 @@ def test_pins_that_another_process_made_meanwhile_are_kept(shop: Wiring) -> None
 
 
 def test_a_wheel_without_a_pin_is_given_one_where_it_is_needed(shop: Wiring) -> None:
-    shop.lock_file.write_text(render_lock(Lock({})))
     wheel: Input = ort_wheel("1.22.0")
     tree = unpack_pinned(shop, shop.reporter, None, wheel)
     assert tree.is_dir()

@@ -12,8 +12,8 @@ import pytest
 from builder.build.verbs import maintenance as quality
 from builder.errors import CommandError, VariantsFailedError
 from builder.io.process import Completed
-from builder.io.wiring import Wiring
-from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRunner, NoEngine
+from tests.support.factories.workplace import wired
+from tests.support.fakes.ports import FakeEngine, FakeRunner, NoEngine, reported
 from tests.support.messages import Told
 
 GATES = 6
@@ -24,15 +24,15 @@ class Bench:
     """A wiring whose engine, programs and PATH belong to the test."""
 
     def __init__(self, root: Path, folder: Path) -> None:
-        self.reporter = FakeReporter()
         self.runner = FakeRunner()
-        self.shop = Wiring(root, dist=folder / "dist", reporter=self.reporter)
-        self.shop.env = {"PATH": str(folder), "ORTPACKS_CACHE": str(folder / "cache")}
-        self.use(FakeEngine())
-        self.shop.__dict__["runner"] = self.runner
+        env = {"PATH": str(folder), "ORTPACKS_CACHE": str(folder / "cache")}
+        self.shop = wired(root, folder / "dist", env, engine=FakeEngine(), runner=self.runner)
 
-    def use(self, engine: FakeEngine) -> None:
-        self.shop.__dict__["engine"] = engine
+    def lines(self) -> list[str]:
+        return reported(self.shop)
+
+    def no_engine(self) -> None:
+        self.shop.__dict__["engine"] = NoEngine()
 
     def ran(self) -> list[str]:
         """Return the commands that ran: the gates, which run side by side, sorted."""
@@ -57,17 +57,17 @@ def test_all_tests_are_one_run_after_the_gates(
 ) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: cores)
     quality.test(bench.shop, fast=False, everything=cores == 2, only="" if cores else None)
-    told("\n".join([*bench.ran(), *bench.reporter.lines]))
+    told("\n".join([*bench.ran(), *bench.lines()]))
 
 
 def test_fast_asks_for_no_tier_and_actionlint_is_a_gate_where_it_is(
     bench: Bench, tmp_path: Path, told: Told
 ) -> None:
-    bench.use(NoEngine())
+    bench.no_engine()
     install(tmp_path, "actionlint")
     quality.test(bench.shop, fast=True, everything=False, only=None)
     told("\n".join(sorted(bench.ran())))
-    assert bench.reporter.lines == []
+    assert bench.lines() == []
 
 
 def test_only_is_pytest_alone(bench: Bench) -> None:
@@ -94,9 +94,9 @@ def test_red_tests_are_an_error_with_pytests_code(bench: Bench) -> None:
 
 
 def test_a_tier_that_cannot_run_says_why(bench: Bench) -> None:
-    bench.use(NoEngine())
+    bench.no_engine()
     assert list(quality.tiers(bench.shop)) == []
-    assert bench.reporter.lines == [
+    assert bench.lines() == [
         "! tiers integration and images do not run: No Docker engine answers.",
         "! tier gpu does not run: no nvidia-smi on this machine",
         "! tier referees does not run: no Node.js with npm on this machine",
@@ -107,7 +107,7 @@ def test_tiers_run_where_a_driver_and_node_are(bench: Bench, tmp_path: Path) -> 
     for program in ("nvidia-smi", "node", "npm"):
         install(tmp_path, program)
     assert list(quality.tiers(bench.shop)) == ["--integration", "--images", "--gpu", "--referees"]
-    assert bench.reporter.lines == []
+    assert bench.lines() == []
 
 
 @pytest.mark.parametrize(("user", "program"), [(0, "mmdebstrap"), (1000, "mmdebstrap"), (0, "debootstrap")])
@@ -117,8 +117,8 @@ def test_doctor_asks_for_what_makes_root_file_systems(
     install(tmp_path, program)
     monkeypatch.setattr("os.geteuid", lambda: user)
     quality.doctor(bench.shop, as_json=False)
-    told("\n".join(line for line in bench.reporter.lines if line.split()[1] in {"engine", "mmdebstrap"}))
-    assert bench.reporter.lines[-1].startswith(f"✓ dist           {tmp_path / 'dist'}, ")
+    told("\n".join(line for line in bench.lines() if line.split()[1] in {"engine", "mmdebstrap"}))
+    assert bench.lines()[-1].startswith(f"✓ dist           {tmp_path / 'dist'}, ")
 
 
 @pytest.mark.parametrize("cache", ["x" * 300, "file"], ids=["long", "file"])
@@ -127,5 +127,5 @@ def test_doctor_goes_on_where_a_folder_is_none(bench: Bench, tmp_path: Path, tol
     (tmp_path / "file").touch()
     bench.shop.env = {**bench.shop.env, "ORTPACKS_CACHE": str(tmp_path / cache)}
     assert not quality.doctor(bench.shop, as_json=False)
-    told(bench.reporter.lines[-2])
-    assert bench.reporter.lines[-1].startswith("✓ dist ")
+    told(bench.lines()[-2])
+    assert bench.lines()[-1].startswith("✓ dist ")

@@ -7,7 +7,6 @@ real.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,13 +44,6 @@ def site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     onnxruntime = replace(project.onnxruntime, profile=Profile.FULL, origin=Origin.AUTO)
     made.shop.__dict__["project"] = replace(project, onnxruntime=onnxruntime)
     return made
-
-
-@pytest.fixture
-def github(tmp_path: Path) -> Iterator[GitHubDouble]:
-    with GitHubDouble(tmp_path / "github", immutable=True).running() as double:
-        double.admin = True
-        yield double
 
 
 def build(site: Site, name: str, plan_options: PlanOptions) -> list[Manifest]:

@@ -17,7 +17,7 @@ from builder.errors import CheckFailedError, NothingToDoError
 from builder.formats.json_values import json_text
 from builder.formats.manifest import Manifest
 from builder.formats.package_names import Layout
-from builder.io.archive.unpacking import extract, manifest_of
+from builder.io.archive.unpacking import manifest_of
 from builder.io.process import Completed
 from tests.support import ROOT
 from tests.support.factories import repacked
@@ -134,16 +134,6 @@ def test_there_is_the_same_full_package_even_where_only_thin_ones_are_asked_for(
     made, gzipped = road(site, "directml").build()
     assert gzipped.name == NAMES["directml"].replace(".zst", ".gz")
     assert made.read_bytes() == shelf.packages["directml"].read_bytes()
-
-
-def test_notice_speaks_of_no_file_of_nvidias_and_names_microsofts_terms(shelf: Shelf, tmp_path: Path) -> None:
-    extract(shelf.packages["directml"], tmp_path / "out")
-    notice = (tmp_path / "out/NOTICE").read_text()
-    assert "NVIDIA" not in notice
-    assert "licenses/directml.txt (microsoft, ortpacks)\n  lib/DirectML.dll " in notice
-    bom = json.loads((tmp_path / "out/sbom.cdx.json").read_text())
-    (component,) = [one for one in bom["components"] if one["type"] != "file"]
-    assert component["purl"] == "pkg:pypi/onnxruntime-directml@1.23.0"
 
 
 def test_a_package_for_linux_is_tried_out_where_there_is_an_engine(site: Site) -> None:

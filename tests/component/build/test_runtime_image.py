@@ -36,7 +36,7 @@ from builder.publish.image import ImageWheel, write_layer
 from tests.doubles.wheels import Wheel, indexing
 from tests.support import ROOT
 from tests.support.factories import repacked
-from tests.support.factories.workplace import Site, variant_build, with_tools
+from tests.support.factories.workplace import Site, variant_build
 from tests.support.messages import Told
 from tests.support.schemas import schema
 
@@ -52,10 +52,10 @@ PACKAGES = "usr/local/lib/python3.11/dist-packages"
 
 
 @pytest.fixture
-def site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
-    made = with_tools(Site(root, tmp_path), monkeypatch)
+def site(site: Site, tmp_path: Path) -> Site:
+    """Return the site with the wheels of packages without CUDA."""
     repacked.lay(tmp_path / "cache")
-    return made
+    return site
 
 
 def road(site: Site, name: str) -> VariantBuild:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -54,6 +55,9 @@ def own_site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sit
     return with_tools(Site(project, tmp_path), monkeypatch)
 
 
+BOTH = Builders(("one", "two"))
+
+
 def packages(site: Site) -> list[str]:
     """Return the file names of the packages in dist."""
     return [path.name for path in sorted(site.dist.glob("*.tar.zst"))]
@@ -84,19 +88,11 @@ def test_a_package_stands_in_dist_when_all_is_well(site: Site) -> None:
 
 
 def test_what_compiling_takes_is_told_before_it_begins_and_not_when_nothing_is_to_do(site: Site) -> None:
-    def told() -> list[str]:
+    for kinds in (["time", "room", "render"], []):
+        site.reporter.lines.clear()
+        variant_build(site).build()
         words = [line.partition(" ")[0] for line in site.reporter.lines]
-        return [word for word in words if word in ("time", "room", "render")]
-
-    variant_build(site).build()
-    assert told() == ["time", "room", "render"]
-    site.reporter.lines.clear()
-    variant_build(site).build()
-    assert told() == []
-    variant_build(site).show_plan()
-    assert told() == ["time", "room"]
-    variant_build(site, builders=Builders(("one",))).show_plan()
-    assert "on how many cores is not known here" in site.reporter.lines[-2]
+        assert [word for word in words if word in ("time", "room", "render")] == kinds
 
 
 def test_what_does_not_fit_is_refused_before_anything_is_fetched(
@@ -125,25 +121,17 @@ def test_the_second_build_is_up_to_date_and_bundle_packs_what_was_compiled(
     assert built.built() == []
 
 
-def crash(_: ContainerRun) -> Completed:
-    return Completed(code=139, stdout="", stderr="Segmentation fault")
-
-
-def ctrl_c(_: ContainerRun) -> Completed:
-    raise KeyboardInterrupt
-
-
-@pytest.mark.parametrize(("run", "error"), [(crash, CheckFailedError), (ctrl_c, KeyboardInterrupt)])
-def test_what_was_not_proved_does_not_stand_in_dist(
-    site: Site, run: Callable[[ContainerRun], Completed], error: type[BaseException]
-) -> None:
+@pytest.mark.parametrize("error", [CheckFailedError, KeyboardInterrupt])
+def test_what_was_not_proved_does_not_stand_in_dist(site: Site, error: type[BaseException]) -> None:
     """Nor does an earlier package stand for it."""
     seen: list[object] = []
 
     def look(request: ContainerRun) -> Completed:
         hosts = [name for name in request.files if name.endswith("/lib/libonnxruntime.so.1")]
         seen.append((packages(site), sums(site), len(hosts)))
-        return run(request)
+        if error is KeyboardInterrupt:
+            raise KeyboardInterrupt
+        return Completed(code=139, stdout="", stderr="Segmentation fault")
 
     for force in (False, True):
         site.engine.on_run = look
@@ -175,7 +163,7 @@ def test_what_was_compiled_for_other_flags_is_neither_checked_nor_packed(
 
 
 def test_a_run_that_ended_after_the_compiler_goes_on_from_there(site: Site) -> None:
-    site.engine.on_run = ctrl_c
+    site.engine.on_run = Mock(side_effect=KeyboardInterrupt)
     with pytest.raises(KeyboardInterrupt):
         variant_build(site).build()
     site.engine.on_run = None
@@ -235,11 +223,7 @@ def test_a_file_that_is_not_there_is_told_before_hours_of_compiling(
 
 def test_what_is_compiled_takes_jobs_and_memory_of_the_command_line(built: Site) -> None:
     """What a compile that failed has left is not packed."""
-
-    def fail(request: ImageBuild, on_line: Callable[[str], None]) -> None:
-        raise CommandError("nvcc exited with 1")
-
-    built.engine.on_build = fail
+    built.engine.on_build = Mock(side_effect=CommandError("nvcc exited with 1"))
     with pytest.raises(CommandError):
         variant_build(built, force=True, jobs=7, memory=3 << 30).build()
     (request,) = built.engine.builds
@@ -248,28 +232,23 @@ def test_what_is_compiled_takes_jobs_and_memory_of_the_command_line(built: Site)
         variant_build(built).bundle()
 
 
-def leaves(site: Site, builder: str) -> None:
-    """Let ``builder`` go away after it has exported the libraries."""
+def test_builders_that_fail_leave_nothing_half_made_and_another_one_goes_on(site: Site) -> None:
     export = site.engine.on_build
 
-    def build(request: ImageBuild, on_line: Callable[[str], None]) -> None:
+    def leave(request: ImageBuild, on_line: Callable[[str], None]) -> None:
         export(request, on_line)
-        if request.builder == builder:
-            raise ToolMissingError(f"Builder {builder} went away", retry_after=0.0)
+        if request.builder == "one":
+            raise ToolMissingError("Builder one went away", retry_after=0.0)
 
-    site.engine.on_build = build
-
-
-def test_builders_that_fail_leave_nothing_half_made_and_another_one_goes_on(site: Site) -> None:
-    leaves(site, "one")
+    site.engine.on_build = leave
     site.engine.deaf.add("two")
     with pytest.raises(ToolMissingError, match="one went away"):
-        variant_build(site, builders=Builders(("one", "two"))).build()
+        variant_build(site, builders=BOTH).build()
     assert (packages(site), sums(site), holds(site)) == ([], "", set())
     left = {"Dockerfile", "runtime.Dockerfile", "context", "build.log"}
     assert {path.name for path in (site.dist / "legacy").iterdir()} <= left
     site.engine.deaf.clear()
-    variant_build(site, builders=Builders(("one", "two"))).build()
+    variant_build(site, builders=BOTH).build()
     assert [request.builder for request in site.engine.builds] == ["one", "one", "two"]
     assert packages(site) == [PACKAGE, THIN]
     assert [run.image for run in site.engine.runs] == ["ortpacks/bare"], "on this machine's engine"
@@ -340,7 +319,7 @@ def test_architectures_are_spread_over_builders_and_one_that_fails_leaves_the_ot
     site.engine.on_build = fail_61
     caches = CompileCaches(into=FolderCache(tmp_path / "store"))
     with pytest.raises(VariantsFailedError, match=r"^legacy 61: nvcc exited with 1"):
-        variant_build(site, caches=caches, builders=Builders(("one", "two"))).compile(["50", "61", "70"])
+        variant_build(site, caches=caches, builders=BOTH).compile(["50", "61", "70"])
     on = {build.args["AHEAD"]: build.builder for build in site.engine.builds}
     assert set(on) == {"50", "61", "70"}
     assert sorted(map(str, on.values())) in (["one", "one", "two"], ["one", "two", "two"])

@@ -6,10 +6,12 @@ import tarfile
 from pathlib import Path
 
 from builder.config.inputs import Input, InputKind, Pin
+from builder.config.toolkits import DATA
 from builder.errors import TransferError
 from builder.io.process import Completed
 from builder.io.wiring import Wiring
 from tests.support.factories.binaries import elf, sass
+from tests.support.factories.redist import DEPENDENCIES
 from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRunner
 
 COMMIT = "c" * 40
@@ -23,25 +25,19 @@ GIT = "git:https://github.com/microsoft/onnxruntime@v1.23.2"
 CUDNN = "wheel:nvidia-cudnn-cu12==9.10.2.21"
 
 
-NEEDED = (
-    *("abseil_cpp", "cudnn_frontend", "cutlass", "date", "eigen", "flatbuffers", "json", "microsoft_gsl"),
-    *("mp11", "onnx", "protobuf", "pytorch_cpuinfo", "re2", "safeint", "utf8_range"),
-)
-"""Dependencies that ONNX Runtime 1.21's cmake/external declares for Linux without tests, listed by hand."""
-
 DEPS = "".join(
     f"{name};https://github.com/some/{name}/archive/v1.zip;{'0123' * 10}\n"
-    for name in (*NEEDED, "googletest", "dawn")
+    for name in (*DEPENDENCIES, "googletest", "dawn")
 )
 
 CMAKE = "".join(
-    f"if({'onnxruntime_USE_CUDA' if name in NEEDED else 'onnxruntime_BUILD_UNIT_TESTS'})\n"
+    f"if({'onnxruntime_USE_CUDA' if name in DEPENDENCIES else 'onnxruntime_BUILD_UNIT_TESTS'})\n"
     f"  FetchContent_Declare({name} URL ${{DEP_URL_{name}}})\nendif()\n"
-    for name in (*NEEDED, "googletest")
+    for name in (*DEPENDENCIES, "googletest")
 )
 
 
-FILES = tuple(f"https://github.com/some/{name}/archive/v1.zip" for name in sorted(NEEDED))
+FILES = tuple(f"https://github.com/some/{name}/archive/v1.zip" for name in sorted(DEPENDENCIES))
 
 
 class Intake:
@@ -100,6 +96,7 @@ class Listing:
 def unlocked(folder: Path, root: Path) -> Wiring:
     """Return the wiring of the project in ``root``, copied without its lock, with hosts that answer."""
     shutil.copy(root / "variants.yaml", folder)
+    (folder / DATA).parent.mkdir(parents=True)
     made = Wiring(folder, reporter=FakeReporter())
     images = ("nvidia/cuda:12.9.1-devel-ubuntu22.04", "ubuntu:22.04")
     git = Completed(code=0, stdout=f"{COMMIT}\trefs/tags/v1.23.2\n", stderr="")

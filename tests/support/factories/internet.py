@@ -20,8 +20,7 @@ import re
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -84,16 +83,11 @@ _ENV = (
 _NVIDIAS_LIST = b"deb https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2204/x86_64 /\n"
 
 
-@dataclass(frozen=True)
-class Ubuntu:
-    """A system with apt alone, and the packages that an archive has for it."""
+def ubuntu(shop: Wiring, wanted: tuple[str, ...]) -> tuple[Path, Sequence[Path]]:
+    """Make Debian bookworm with apt alone, and fetch the packages ``wanted`` and what they need beyond it.
 
-    system: Path
-    packages: tuple[Path, ...]
-
-
-def ubuntu(shop: Wiring, wanted: tuple[str, ...]) -> Ubuntu:
-    """Make Debian bookworm in the cache, and fetch the packages ``wanted`` and what they need beyond it."""
+    Returns the system's tar and the packages, which lie in the cache.
+    """
     recipe = hashlib.sha256(" ".join(wanted).encode()).hexdigest()[:12]
     folder = shop.cache / f"test-ubuntu-{recipe}"
     system = folder / "system.tar"
@@ -102,7 +96,7 @@ def ubuntu(shop: Wiring, wanted: tuple[str, ...]) -> Ubuntu:
             shutil.rmtree(folder, ignore_errors=True)
             (folder / "packages").mkdir(parents=True)
             _bootstrap(shop, folder, wanted)
-    return Ubuntu(system, tuple((folder / "packages").glob("*.deb")))
+    return system, tuple((folder / "packages").glob("*.deb"))
 
 
 def _bootstrap(shop: Wiring, folder: Path, wanted: tuple[str, ...]) -> None:
@@ -155,10 +149,10 @@ class InternetMaker:
         trees = self.maker.trees()
         self.maker.lay_toolkit(trees)
         self.lay_sources()
-        found = ubuntu(self.shop, (*system.packages, *_COMPILES_SMOKE))
+        tar, packages = ubuntu(self.shop, (*system.packages, *_COMPILES_SMOKE))
         archive = AptArchive(self.world.site(ARCHIVE), self.folder / "gnupg")
-        key = archive.lay(_SUITES, found.packages, _DATE)
-        self.push_images(system, found, key, trees)
+        key = archive.lay(_SUITES, packages, _DATE)
+        self.push_images(system, tar, key, trees)
         for tree in trees.values():
             shutil.rmtree(tree)
         return self.world
@@ -197,7 +191,7 @@ class InternetMaker:
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.symlink_to(file.resolve())
 
-    def push_images(self, system: ImageSystem, found: Ubuntu, key: bytes, trees: dict[str, Path]) -> None:
+    def push_images(self, system: ImageSystem, tar: Path, key: bytes, trees: dict[str, Path]) -> None:
         """Push the images ``ubuntu`` and ``nvidia/cuda``, by the names that the base has."""
         keys = {
             "etc/apt/trusted.gpg.d/ubuntu.gpg": key,
@@ -210,8 +204,8 @@ class InternetMaker:
         )
         with registry_server(self.world.folder) as server:
             url = f"http://127.0.0.1:{server.port}"
-            push_image(url, f"library/{system.runtime.spec}", [found.system, apt])
-            self.nvidia = push_image(url, system.image.spec, [found.system, apt, cuda], _ENV)
+            push_image(url, f"library/{system.runtime.spec}", [tar, apt])
+            self.nvidia = push_image(url, system.image.spec, [tar, apt, cuda], _ENV)
         apt.unlink()
         cuda.unlink()
 
@@ -222,10 +216,14 @@ class InternetMaker:
         places = {"include": target / "include", "lib": target / "lib"}
         for tree in trees.values():
             for part in (path for path in tree.iterdir() if path.is_dir()):
-                _copy(part, places.get(part.name, root / _CUDA / part.name))
+                shutil.copytree(part, places.get(part.name, root / _CUDA / part.name), dirs_exist_ok=True)
         wheels = {**self.shop.project.cuda.libraries, "cusparse": self.maker.toolkit.wheels["cusparse"]}
         for name in ("cublas", "cufft", "curand", "cusparse"):
-            _copy(self.maker.store.unpack(wheels[name]) / f"nvidia/{name}/include", places["include"])
+            shutil.copytree(
+                self.maker.store.unpack(wheels[name]) / f"nvidia/{name}/include",
+                places["include"],
+                dirs_exist_ok=True,
+            )
         ptxas = self.maker.store.unpack(self.maker.toolkit.wheels["ptxas"]) / "nvidia/cuda_nvcc/bin/ptxas"
         shutil.copy(ptxas, root / _CUDA / "bin/ptxas")
         profile = root / _CUDA / "bin/nvcc.profile"
@@ -238,10 +236,6 @@ class InternetMaker:
         for name, end in _LINKS.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).symlink_to(end)
-
-
-def _copy(tree: Path, place: Path) -> None:
-    shutil.copytree(tree, place, dirs_exist_ok=True)
 
 
 def _layer(root: Path, files: Mapping[str, bytes]) -> Path:

@@ -3,7 +3,7 @@
 Wheels unpack into trees of small valid ELF libraries, which the real code reads and packs.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -55,6 +55,14 @@ class Trove(FakeStore):
         return Trees(self.folder)(wheel) if wheel.spec in WHEELS else super().unpack(wheel)
 
 
+def wired(root: Path, dist: Path, env: Mapping[str, str] | None = None, **parts: object) -> Wiring:
+    """Return a wiring with these parts in place of its own."""
+    made = Wiring(root, dist=dist, reporter=FakeReporter())
+    made.env = dict(env or {})
+    made.__dict__.update(parts)
+    return made
+
+
 class Site:
     """A wiring in ``folder``, whose stand-ins record the calls that they get."""
 
@@ -73,10 +81,8 @@ class Site:
         self.rootfs = FakeRootfs(cache)
         self.compiles: tuple[int, ...] = LEGACY
         self.engine = FakeEngine(answer=Completed(code=0, stdout=printed(), stderr=""), on_build=self._export)
-        self.shop.__dict__["lock"] = self.store.pins
+        self.shop.__dict__.update(lock=self.store.pins, store=self._store, rootfs=lambda _: self.rootfs)
         self.use(self.engine)
-        self.shop.__dict__["store"] = self._store
-        self.shop.__dict__["rootfs"] = self._rootfs
 
     def use(self, engine: FakeEngine) -> None:
         self.shop.__dict__["engine"] = engine
@@ -91,9 +97,6 @@ class Site:
     def _store(self, lock: Lock, reporter: Reporter | None = None) -> Trove:
         assert lock.pins.items() <= self.store.pins.pins.items()
         return self.store
-
-    def _rootfs(self, reporter: Reporter) -> FakeRootfs:
-        return self.rootfs
 
     def _export(self, request: ImageBuild, on_line: Callable[[str], None]) -> None:
         on_line(f"#1 {request.target}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,13 +28,6 @@ from tests.support.schemas import schema
 
 
 @pytest.fixture
-def github(tmp_path: Path) -> Iterator[GitHubDouble]:
-    with GitHubDouble(tmp_path / "github", immutable=True).running() as double:
-        double.admin = True
-        yield double
-
-
-@pytest.fixture
 def stall(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, github: GitHubDouble) -> WheelShop:
     """Return a shop with a release of two packages for base nvidia, that is ready for a dry run."""
     made = open_wheel_shop(root, tmp_path, monkeypatch)
@@ -57,16 +49,10 @@ def pin_all(stall: WheelShop) -> None:
     stall.shop.__dict__["lock"] = Lock({one.key: Pin(revision="1" * 40) for one in pinned})
 
 
-def states(stall: WheelShop, base: str = "auto", tag: str | None = None) -> dict[str, str]:
-    """Return the state of each point."""
-    return {one.name: one.state.value for one in release_readiness(stall.shop, base, tag).points}
-
-
-def point(stall: WheelShop, name: str, base: str = "auto", tag: str | None = None) -> tuple[str, str, str]:
-    """Return state, finding and next step of one point."""
-    answer = release_readiness(stall.shop, base, tag)
-    (found,) = (one for one in answer.points if one.name == name)
-    return found.state.value, found.found, found.do
+def points(stall: WheelShop, base: str = "auto", tag: str | None = None) -> dict[str, tuple[str, str, str]]:
+    """Return state, finding and next step of each point."""
+    found = release_readiness(stall.shop, base, tag).points
+    return {one.name: (one.state.value, one.found, one.do) for one in found}
 
 
 def test_one_point_after_the_other_until_the_dry_run_is_green(stall: WheelShop, told: Told) -> None:
@@ -78,7 +64,7 @@ def test_one_point_after_the_other_until_the_dry_run_is_green(stall: WheelShop, 
     stall.shop.env = {**stall.shop.env, "GITHUB_TOKEN": ""}
 
     def still_open() -> list[str]:
-        return [name for name, state in states(stall).items() if state == "open"]
+        return [name for name, (state, *_) in points(stall).items() if state == "open"]
 
     told("\n".join(lines_of(release_readiness(stall.shop))))
     with pytest.raises(CheckFailedError, match="repository, pins, dist, token") as caught:
@@ -116,20 +102,20 @@ def test_the_repository_is_that_of_the_checkout(
     if remote is None:
         stall.shop.__dict__["runner"] = FakeRunner({"git": ToolMissingError("git is not there")})
     stall.shop.env = {**stall.shop.env, "GITHUB_TOKEN": "", **({"GITHUB_REPOSITORY": env} if env else {})}
-    told = point(stall, "repository")
+    told = points(stall)["repository"]
     assert told[0] == state
     assert named in told[1] + told[2]
     assert "secret" not in told[1] + told[2]
 
 
 def test_pins_are_those_of_the_base_that_compiled_or_was_named(stall: WheelShop) -> None:
-    assert point(stall, "pins") == ("set", "nvidia", "")
-    state, found, _ = point(stall, "pins", base="redist")
+    assert points(stall)["pins"] == ("set", "nvidia", "")
+    state, found, _ = points(stall, base="redist")["pins"]
     assert (state, "redist:12.9.1/cuda_nvcc" in found) == ("open", True)
     assert "All pinned: nvidia" in found
     wheel = ort_wheel(stall.shop.project.bases["nvidia"].ort_version).key
     stall.shop.__dict__["lock"] = Lock({k: pin for k, pin in stall.shop.lock.pins.items() if k != wheel})
-    state, found, _ = point(stall, "pins")
+    state, found, _ = points(stall)["pins"]
     assert (state, f"nvidia lacks 1: {wheel}" in found) == ("open", True)
     with pytest.raises(ValidationError, match="none of"):
         release_readiness(stall.shop, "alpine")
@@ -140,19 +126,21 @@ def test_a_release_of_official_wheels_alone_needs_no_base(stall: WheelShop) -> N
         path.unlink()
     write_package(stall.dist, manifest("modern", origin="wheel", profile=None, revision=None))
     stall.shop.__dict__["lock"] = Lock({})
-    assert states(stall)["pins"] == "set"
+    assert points(stall)["pins"][0] == "set"
 
 
 def test_thin_alone_is_compared_with_what_dist_holds(stall: WheelShop) -> None:
     project = stall.shop.project
     thin = replace(project, bundle=replace(project.bundle, layouts=(Layout.THIN,)))
     stall.shop.__dict__["project"] = thin
-    state, found, _ = point(stall, "layouts")
+    state, found, _ = points(stall)["layouts"]
     assert (state, "ortpacks-modern-1.23.2-cuda12.9-linux-x64" in found) == ("open", True)
     (full,) = stall.dist.glob("ortpacks-modern-*.tar.zst")
     full.unlink()
     write_package(stall.dist, manifest("modern", layout="thin"))
-    assert states(stall)["layouts"] == "set", "the package for the CPU has one layout, without NVIDIA's files"
+    assert points(stall)["layouts"][0] == "set", (
+        "the package for the CPU has one layout, without NVIDIA's files"
+    )
 
 
 TWO = make_root(ALICE, root_keys=[ALICE.public], release_keys=[ALICE.public, CI.public], release_threshold=2)
@@ -183,30 +171,30 @@ def test_signing_says_what_none_means_and_whether_the_key_is_here(
 def test_immutable_releases_are_asked_of_github(stall: WheelShop, github: GitHubDouble) -> None:
     """With a token that may not write nothing more is asked."""
     github.immutable = False
-    assert states(stall)["immutable"] == "open"
+    assert points(stall)["immutable"][0] == "open"
     github.admin = False
-    assert states(stall)["immutable"] == "unknown"
+    assert points(stall)["immutable"][0] == "unknown"
     assert github.writes() == []
     github.push = False
     github.requests.clear()
-    assert [states(stall)[name] for name in ("token", "immutable")] == ["open", "unknown"]
+    assert [points(stall)[name][0] for name in ("token", "immutable")] == ["open", "unknown"]
     assert {seen.path for seen in github.requests} == {f"/repos/{REPOSITORY}"}
 
 
 def test_what_publish_would_refuse_of_dist_is_named(stall: WheelShop) -> None:
     (cpu,) = stall.dist.glob("ortpacks-cpu-*.tar.zst")
     cpu.unlink()
-    state, _, do = point(stall, "dist")
+    state, _, do = points(stall)["dist"]
     assert (state, "R003 " in do, "R015 cpu" in do) == ("open", True, True)
 
 
 def test_the_tag_is_compared_with_the_packages_else_with_the_base(stall: WheelShop) -> None:
-    assert point(stall, "tag", tag="gpu-libs-v1.21.0")[0] == "open"
-    assert point(stall, "tag", tag="v1..2")[0] == "open"
+    assert points(stall, tag="gpu-libs-v1.21.0")["tag"][0] == "open"
+    assert points(stall, tag="v1..2")["tag"][0] == "open"
     for path in stall.dist.iterdir():
         path.unlink()
-    assert states(stall, "assembled", "gpu-libs-v1.21.0-3")["tag"] == "set"
-    assert states(stall, "nvidia", "gpu-libs-v1.21.0-3")["tag"] == "open"
+    assert points(stall, "assembled", "gpu-libs-v1.21.0-3")["tag"][0] == "set"
+    assert points(stall, "nvidia", "gpu-libs-v1.21.0-3")["tag"][0] == "open"
 
 
 def test_the_verb_ends_with_6_and_a_document_for_programs(copied: Place) -> None:

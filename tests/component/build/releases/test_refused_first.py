@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
 from tests.support.factories.publishing import TAG
 from tests.support.factories.releases import write_two_packages
 from tests.support.factories.wheel_release import open_wheel_shop
-from tests.support.fakes.ports import FakeReporter, FakeRunner
+from tests.support.factories.workplace import wired
+from tests.support.fakes.ports import FakeRunner
 
 OLDER = "gpu-libs-v1.21.0"
 
@@ -27,11 +29,9 @@ READER = "ghp_mayReadOnly"
 @pytest.fixture
 def shop(root: Path, tmp_path: Path) -> Wiring:
     """Return a project with two packages in ``dist`` and without ``gh``."""
-    made = Wiring(root, dist=tmp_path / "dist", reporter=FakeReporter())
-    made.dist.mkdir()
-    write_two_packages(made.dist)
-    made.__dict__["runner"] = FakeRunner()
-    return made
+    (tmp_path / "dist").mkdir()
+    write_two_packages(tmp_path / "dist")
+    return wired(root, tmp_path / "dist", os.environ, runner=FakeRunner())
 
 
 @pytest.fixture

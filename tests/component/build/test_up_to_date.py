@@ -7,11 +7,11 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from builder.compile.artifact import built_key, package_sources, read_built, write_built
-from builder.config.build_plan import BuildPlan
 from builder.config.inputs import Lock, Pin
 from builder.config.variants import Preset
 from builder.formats.package_names import Host, Profile
@@ -34,23 +34,24 @@ def sources(tmp_path: Path) -> list[Path]:
     return files
 
 
-CHANGES: dict[str, Callable[[BuildPlan], BuildPlan]] = {
-    "variant": lambda plan: replace(plan, variant=replace(plan.variant, sm=plan.variant.sm[:-1])),
-    "base": lambda plan: replace(plan, base="nvidia"),
-    "profile": lambda plan: replace(plan, profile=Profile.FULL),
-    "host": lambda plan: replace(plan, host=Host.SOURCE),
-    "version": lambda plan: replace(plan, ort_version="1.23.2"),
-    "preset": lambda plan: replace(
-        plan, project=replace(plan.project, bundle=replace(plan.project.bundle, preset=Preset.SMALL))
-    ),
-    "models": lambda plan: replace(plan, project=replace(plan.project, models=())),
-}
+PLAN = packages.plan()
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_the_key_knows_the_plan(sources: list[Path], change: str) -> None:
-    plan = packages.plan()
-    assert built_key(CHANGES[change](plan), LOCK, sources) != built_key(plan, LOCK, sources)
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"variant": replace(PLAN.variant, sm=PLAN.variant.sm[:-1])},
+        {"base": "nvidia"},
+        {"profile": Profile.FULL},
+        {"host": Host.SOURCE},
+        {"ort_version": "1.23.2"},
+        {"project": replace(PLAN.project, bundle=replace(PLAN.project.bundle, preset=Preset.SMALL))},
+        {"project": replace(PLAN.project, models=())},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_the_key_knows_the_plan(sources: list[Path], change: dict[str, Any]) -> None:
+    assert built_key(replace(PLAN, **change), LOCK, sources) != built_key(PLAN, LOCK, sources)
 
 
 @pytest.mark.parametrize("pin", ["wheel:cmake==3.31.6", "image:ubuntu:22.04", "wheel:new==1"])
@@ -77,44 +78,32 @@ def test_the_key_is_the_same_in_any_order_and_for_any_words_of_a_registry(source
     assert built_key(packages.plan(), LOCK, sources) == built_key(later, pins, sources[::-1])
 
 
-@pytest.fixture(scope="module")
-def copied_sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("sources")
-    copied_to(folder)
-    shutil.copy(ROOT / "requirements.lock", folder)
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "is_another"),
-    [
-        ("builder/publish/notes.py", "# changed", False),
-        ("builder/build/verbs/releases/readiness.py", "# changed", False),
-        ("builder/farm/costs.tsv", "# changed", False),
-        ("templates/release-notes.md.j2", "changed", False),
-        ("builder/package/bundle.py", "def later():\n    from builder.publish import notes", True),
-        ("builder/publish/notes.py", "# changed again", True),
-        ("builder/prove/virtualcard/runtime.c", "// changed", True),
-        ("builder/farm/drive.py", "# changed", True),
-        ("templates/variant.Dockerfile.j2", "# changed", True),
-        ("templates/snapshot.sh.j2", "# changed", True),
-        ("LICENSE", "changed", True),
-        ("requirements.lock", "# changed", True),
-    ],
+CHANGED = (
+    ("builder/publish/notes.py", "# changed", False),
+    ("builder/farm/costs.tsv", "# changed", False),
+    ("templates/release-notes.md.j2", "changed", False),
+    ("builder/package/bundle.py", "def later():\n    from builder.publish import notes", True),
+    ("builder/publish/notes.py", "# changed again", True),
+    ("builder/prove/virtualcard/runtime.c", "// changed", True),
+    ("builder/farm/drive.py", "# changed", True),
+    ("templates/snapshot.sh.j2", "# changed", True),
+    ("LICENSE", "changed", True),
+    ("requirements.lock", "# changed", True),
 )
-def test_a_package_is_made_anew_for_another_packer_and_not_for_other_release_notes(
-    copied_sources: Path, name: str, text: str, is_another: bool
-) -> None:
+"""Files that get another line, the line, and whether packages are made anew then."""
+
+
+def test_a_package_is_made_anew_for_another_packer_and_not_for_other_release_notes(tmp_path: Path) -> None:
     """The modules are read from imports, so one that packing begins to import counts from then on."""
-
-    def key() -> str:
-        plan = packages.plan()
-        return built_key(plan, LOCK, package_sources(copied_sources, plan.project))
-
-    before = key()
-    with (copied_sources / name).open("a") as file:
-        file.write(f"\n{text}\n")
-    assert (key() != before) is is_another
+    copied_to(tmp_path)
+    shutil.copy(ROOT / "requirements.lock", tmp_path)
+    before = built_key(PLAN, LOCK, package_sources(tmp_path, PLAN.project))
+    for name, line, is_another in CHANGED:
+        with (tmp_path / name).open("a") as file:
+            file.write(f"\n{line}\n")
+        after = built_key(PLAN, LOCK, package_sources(tmp_path, PLAN.project))
+        assert (after != before) is is_another, name
+        before = after
 
 
 @pytest.fixture

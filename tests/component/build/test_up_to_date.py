@@ -80,17 +80,22 @@ def test_the_key_is_the_same_in_any_order_and_for_any_words_of_a_registry(source
 
 CHANGED = (
     ("builder/publish/notes.py", "# changed", False),
-    ("builder/farm/costs.tsv", "# changed", False),
-    ("templates/release-notes.md.j2", "changed", False),
     ("builder/package/bundle.py", "def later():\n    from builder.publish import notes", True),
     ("builder/publish/notes.py", "# changed again", True),
-    ("builder/prove/virtualcard/runtime.c", "// changed", True),
-    ("builder/farm/drive.py", "# changed", True),
-    ("templates/snapshot.sh.j2", "# changed", True),
-    ("LICENSE", "changed", True),
-    ("requirements.lock", "# changed", True),
+    ("templates/variant.Dockerfile.j2", "# changed", True),
 )
 """Files that get another line, the line, and whether packages are made anew then."""
+
+
+def test_the_files_that_make_or_prove_a_package_are_in_its_key_and_no_others() -> None:
+    named = {file.relative_to(ROOT).as_posix() for file in package_sources(ROOT, PLAN.project)}
+    assert {
+        "builder/prove/virtualcard/runtime.c",
+        "builder/farm/drive.py",
+        "templates/snapshot.sh.j2",
+    } < named
+    assert {"LICENSE", "requirements.lock"} < named
+    assert named.isdisjoint({"builder/farm/costs.tsv", "templates/release-notes.md.j2"})
 
 
 def test_a_package_is_made_anew_for_another_packer_and_not_for_other_release_notes(tmp_path: Path) -> None:

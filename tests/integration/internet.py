@@ -48,7 +48,7 @@ def cloned(world: World, engine: str, folder: Path, upstreams: Mapping[str, str]
     """Clone this repository into ``folder``, and run the proxy that leads to ``world`` inside the block.
 
     ``engine`` is the endpoint of the engine, and ``upstreams`` are those of ``Sites``. The cache has what
-    PyPI and Debian gave to this machine before.
+    PyPI and Debian gave to this machine before, and the shared compile cache what was compiled on it.
     """
     clone, cache, real = folder / "ortpacks", folder / "cache", Wiring(ROOT).cache
     subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
@@ -61,12 +61,19 @@ def cloned(world: World, engine: str, folder: Path, upstreams: Mapping[str, str]
             shutil.copy2(ROOT / name, clone / name)
     (clone / ".venv").symlink_to((ROOT / ".venv").resolve())  # else ./run makes one, in half a minute
     cache.mkdir()
+    compiled = real / "test-compiled"
+    compiled.mkdir(parents=True, exist_ok=True)
     for name in ("store", "unpacked", "rootfs", "made", "relocated"):
         (real / name).mkdir(parents=True, exist_ok=True)
         (cache / name).symlink_to(real / name)
     sites = world.sites(upstreams)
     with proxy(sites) as url:
-        ours = {"DOCKER_HOST": engine, "ORTPACKS_CACHE": str(cache), "NO_PROXY": "127.0.0.1"}
+        ours = {
+            "DOCKER_HOST": engine,
+            "ORTPACKS_CACHE": str(cache),
+            "NO_PROXY": "127.0.0.1",
+            "ORTPACKS_COMPILE_CACHE": str(compiled),
+        }
         kept = {name: value for name, value in os.environ.items() if not name.startswith(_STRANGE)}
         yield Clone(clone, {**kept, **world.environment(url), **ours}, sites)
 

@@ -7,17 +7,32 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from builder.files.atomic_write import write_file
+from builder.files.file_lock import exclusive
+
 COMPONENTS = ("main", "universe")
+
+_SIGNED = "20251101T000000"
+"""The time of the signatures."""
 
 
 class AptArchive:
-    """An archive in ``folder``, signed with a key that is made for it in ``home``."""
+    """An archive in ``folder``, signed with the key in ``key``, which is made where there is none.
 
-    def __init__(self, folder: Path, home: Path) -> None:
+    One key and one time of signing make the same bytes in each run, so the archive's pins and what was
+    compiled with its packages stay valid. ``home`` is a new folder for gpg.
+    """
+
+    def __init__(self, folder: Path, home: Path, key: Path) -> None:
         self._folder, self._home = folder, home
         home.mkdir(mode=0o700)
-        made = ("--quick-generate-key", "archive of the double", "ed25519", "sign", "2d")
-        self._gpg("--passphrase", "", *made)
+        with exclusive(key.with_suffix(".lock"), lambda: None):
+            if key.exists():
+                self._gpg("--import", str(key))
+                return
+            made = ("--quick-generate-key", "archive of the double", "ed25519", "sign", "never")
+            self._gpg("--passphrase", "", *made)
+            write_file(key, self._gpg("--export-secret-keys"))
 
     def lay(self, suites: Sequence[str], packages: Iterable[Path], date: str) -> bytes:
         """Lay out the suites, and return the public key, for ``/etc/apt/trusted.gpg.d``.
@@ -60,7 +75,7 @@ class AptArchive:
         (folder / "InRelease").write_bytes(self._gpg("--clear-sign", given=release.encode()))
 
     def _gpg(self, *words: str, given: bytes = b"") -> bytes:
-        argv = ["gpg", "--batch", "--quiet", *words]
+        argv = ["gpg", "--batch", "--quiet", "--faked-system-time", _SIGNED, *words]
         return subprocess.run(argv, input=given, env=self._env(), capture_output=True, check=True).stdout
 
     def _env(self) -> dict[str, str]:

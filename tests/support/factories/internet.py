@@ -150,7 +150,9 @@ class InternetMaker:
         self.maker.lay_toolkit(trees)
         self.lay_sources()
         tar, packages = ubuntu(self.shop, (*system.packages, *_COMPILES_SMOKE))
-        archive = AptArchive(self.world.site(ARCHIVE), self.folder / "gnupg")
+        archive = AptArchive(
+            self.world.site(ARCHIVE), self.folder / "gnupg", self.shop.cache / "test-archive-key.gpg"
+        )
         key = archive.lay(_SUITES, packages, _DATE)
         self.push_images(system, tar, key, trees)
         for tree in trees.values():

@@ -31,10 +31,16 @@ FULL = ("legacy full", "latest full")
 
 @pytest.hookimpl(tryfirst=True)  # runs before that of tests/conftest.py
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark all tests of this folder with its tier."""
+    """Mark all tests of this folder with its tier, and those of large images as thorough."""
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.images)
+            if isinstance(item, pytest.Function) and _kind(item) in (SERVICE, *FULL):
+                item.add_marker(pytest.mark.thorough)
+
+
+def _kind(test: pytest.Function) -> object:
+    return test.callspec.params.get("kind") if hasattr(test, "callspec") else None
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -22,6 +22,8 @@ from tests.support.cache_servers import BCRYPT, registry_server
 from tests.support.containers import docker, image_made_here
 from tests.support.fakes.verbs import invoke
 
+pytestmark = pytest.mark.thorough
+
 IMAGE = "ortpacks/cpu:1.21.0"
 
 ORT = "pkg:pypi/onnxruntime@1.21.0"

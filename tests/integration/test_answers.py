@@ -18,7 +18,7 @@ from tests.answers.table import Table, ask_library, ask_wheel, differing, inexpr
 from tests.answers.verdict import PASSED
 from tests.support.sentences import SIMILARITIES
 
-pytestmark = needs_compiler
+pytestmark = [pytest.mark.thorough, needs_compiler]
 CASES = 1428
 """Number of tests: model.onnx files below node, simple, pytorch-converted and pytorch-operator, by find."""
 

@@ -7,8 +7,12 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
 from tests.support.fakes.verbs import invoke
 from tests.support.real_packages import sha256, unpack
+
+pytestmark = pytest.mark.thorough
 
 WHEELS: Mapping[str, tuple[str, str, Mapping[str, str]]] = {
     "cpu": (

@@ -20,6 +20,8 @@ from tests.support.fakes.verbs import invoke
 from tests.support.real_packages import DAMAGED, FAILED_CHECK, LIBRARIES, MINIMAL, check, replace, unpack
 from tests.support.runner_commands import NAMES, commands
 
+pytestmark = pytest.mark.thorough
+
 IMAGE = struct.Struct("<HHIQI8xI")
 """Image header: kind, version, sizes of header and payload, …, architecture. Source: jiegec/fatbinary."""
 

@@ -16,7 +16,7 @@ from tests.answers import pairs
 from tests.answers.card import needs_compiler, runtime
 from tests.answers.models import models
 
-pytestmark = needs_compiler
+pytestmark = [pytest.mark.thorough, needs_compiler]
 
 NATIVE = ("7.5", "8.0", "8.6", "8.9", "9.0", "12.0")
 """Capabilities that the wheel's SASS serves; it has no PTX. Source: cuobjdump."""

@@ -23,6 +23,8 @@ from tests.support.factories.wheel_release import WheelShop, open_wheel_shop
 from tests.support.factories.wheel_variants import DRIVERS, told
 from tests.support.pypi_programs import UV, pypi_program
 
+pytestmark = pytest.mark.thorough
+
 PROJECT = "ortpacks-onnxruntime-gpu"
 
 VARIANTS = ("--preview-features", "wheel-variants")

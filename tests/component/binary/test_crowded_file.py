@@ -25,6 +25,8 @@ from tests.support import ROOT
 from tests.support.factories.binaries import SASS, container, elf, image, sass
 from tests.support.messages import Told
 
+pytestmark = pytest.mark.thorough
+
 SECONDS, MIB = 8, 200
 """Limits of processor time (s) and memory (MiB) for one file, with the interpreter's 17 MiB and
 the file itself."""

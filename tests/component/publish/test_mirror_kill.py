@@ -14,6 +14,8 @@ from tests.support.factories.publishing import TAG, bytes_in
 from tests.support.faults import killed
 from tests.support.faults.killed import dies_at
 
+pytestmark = pytest.mark.thorough
+
 STEPS = killed.STEPS | {"os.utime", "os.scandir"}
 
 

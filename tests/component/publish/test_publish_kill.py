@@ -21,6 +21,8 @@ from tests.support.factories.public_view import assert_no_name_twice, seen
 from tests.support.factories.publishing import TAG, Desk, bytes_in, open_desk, prepare, publish_at_once
 from tests.support.forked import FORK
 
+pytestmark = pytest.mark.thorough
+
 SEED = 20_261_121
 
 KILLS = 20

@@ -15,6 +15,8 @@ from tests.doubles.release import FILES, write_release
 from tests.support.faults.client import NEW, OLD, Ground, Quick, lay_ground, require_cured, require_usable
 from tests.support.faults.killed import ended, in_a_child
 
+pytestmark = pytest.mark.thorough
+
 SEED = 20_261_122
 
 TIMES = {"install": 30, "rollback": 12, "uninstall": 12}

@@ -21,6 +21,8 @@ from tests.doubles.wheels import CUBLAS, CUDNN, WHEELS, indexing, unpacked
 from tests.support.faults.client import NEW, OLD, Ground, Quick, require_cured, require_usable, version_in_use
 from tests.support.faults.killed import after_each_kill, dies_at
 
+pytestmark = pytest.mark.thorough
+
 
 def test_a_kill_at_any_step_leaves_a_whole_version_in_use(ground: Ground, tmp_path: Path) -> None:
     kills, in_use = 0, set()

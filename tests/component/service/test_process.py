@@ -16,7 +16,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import fields
 from pathlib import Path
 
@@ -189,8 +189,8 @@ def test_the_whole_body_is_read_before_the_end(shared: Running, path: str, heade
 
 def test_a_refused_body_is_no_memory_while_its_rest_comes(models: Path, tmp_path: Path) -> None:
     closing = b"POST /embed HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 9999999\r\n\r\n"
-    with service(models, tmp_path / "data", {"ORTPACKS_BODY_MIB": "1"}) as running:
-        lines = [running.line() for _ in range(3)]
+    with service(models, tmp_path / "data", {"ORTPACKS_BODY_MIB": "1"}) as running, ExitStack() as opened:
+        lines = [opened.enter_context(running.line()) for _ in range(3)]
         for line in lines:
             line.sendall(closing + bytes(3 << 19))
         dimensions, deadline = 0, time.monotonic() + 10
@@ -199,9 +199,8 @@ def test_a_refused_body_is_no_memory_while_its_rest_comes(models: Path, tmp_path
                 dimensions = running.post("/embed", {"texts": "east"})["dimensions"]
         assert dimensions == 2
         assert "Traceback" not in running.log(-signal.SIGTERM)
-        assert b"413" in lines[0].recv(4096)
-        for line in lines:
-            line.close()
+        statuses = {line.recv(4096).split()[1] for line in lines}
+        assert {b"413"} <= statuses <= {b"413", b"503"}, "three at once may be too many together"
 
 
 def test_a_body_that_does_not_come_holds_up_no_answer(models: Path, tmp_path: Path) -> None:

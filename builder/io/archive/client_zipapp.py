@@ -7,6 +7,7 @@ has the modules that its entry point imports, directly or not.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping
 from io import BytesIO
 from modulefinder import ModuleFinder
@@ -98,11 +99,16 @@ def _write(target: Path, members: Mapping[str, bytes]) -> Path:
     return target
 
 
+_FINDING = threading.Lock()
+"""Held by the thread whose ``ModuleFinder`` runs, since it empties a cache of the import system."""
+
+
 def imported_modules(source: Path, *entries: str) -> list[str]:
     """Return ``entries`` and all our modules that they import, directly or not, as paths below ``source``."""
     finder = ModuleFinder([str(source)])
-    for entry in entries:
-        finder.run_script(str(source / entry))
+    with _FINDING:
+        for entry in entries:
+            finder.run_script(str(source / entry))
     files = (vars(module)["__file__"] for module in finder.modules.values())
     return sorted({Path(file).relative_to(source).as_posix() for file in files if file})
 

@@ -7,8 +7,12 @@ import re
 import shutil
 import subprocess
 import tarfile
+import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from modulefinder import ModuleFinder
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,6 +25,7 @@ from builder.contents.package_manifest import ChangedFileError, Content
 from builder.errors import BuilderError, DiskError, IntegrityError, ParseError, ValidationError
 from builder.files.digest import Digest, file_digest
 from builder.formats.package_names import Form
+from builder.io.archive.client_zipapp import imported_modules
 from builder.io.archive.package_writer import EARLIEST_MTIME, PackageWriter
 from builder.io.archive.unpacking import extract, manifest_bytes
 from tests.support.factories import archiving
@@ -280,3 +285,19 @@ def test_damage_is_seen(tmp_path: Path, form: Form, compress: Callable[[bytes], 
         package.write_bytes(broken)
         with pytest.raises(IntegrityError, match=f"{package.name} is damaged"):
             extract(package, tmp_path / f"out{number}")
+
+
+def test_modules_are_looked_for_by_one_thread_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``ModuleFinder`` empties a cache of the import system: two variants' builds ended with a KeyError."""
+    looking = threading.Lock()
+
+    def look(_finder: ModuleFinder, _entry: str) -> None:
+        assert looking.acquire(blocking=False)
+        time.sleep(0.05)
+        looking.release()
+
+    monkeypatch.setattr(ModuleFinder, "run_script", look)
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(imported_modules, [tmp_path] * 2, ["a.py"] * 2)) == [[], []]

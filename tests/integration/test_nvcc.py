@@ -14,8 +14,6 @@ from builder.binary.library import read_library
 from tests.integration.toolchain import SOURCE, Toolchain
 from tests.support import ROOT
 
-pytestmark = pytest.mark.thorough
-
 WITH_CUB = f"""\
 #include <cub/device/device_scan.cuh>
 {SOURCE}

@@ -20,8 +20,6 @@ from tests.support.factories.publishing import ATTEMPTS, TAG, Desk, bytes_in, op
 from tests.support.factories.releases import FakeTime
 from tests.support.faults.hosts import HostFault, host_faults
 
-pytestmark = pytest.mark.thorough
-
 SEED = 20_261_121
 
 CUTS = 20

@@ -101,11 +101,14 @@ GRID = card_grid.Grid(
     cards=(
         row(),
         replace(
-            seen(support="none", native=0, refused={"209": 3}),
+            FAILS,
             capability="6.2",
             support="none",
             chosen=None,
-            models=FAILS.models,
+            libraries=(
+                replace(SEEN, support="none", native=0, refused={"209": 3}),
+                card_grid.from_bytes(COVERAGE[1], "6.2"),
+            ),
         ),
     ),
 )

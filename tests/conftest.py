@@ -38,12 +38,12 @@ TIERS = {
 _IMAGES = "tests/images/"
 
 LONGEST = (
-    "test_internet_road",
-    "test_faults",
-    "test_compile_faults",
-    "test_shared_cache",
     "test_walked_workflows",
+    "test_faults",
+    "test_internet_road",
+    "test_compile_faults",
     "test_client_road",
+    "test_shared_cache",
     "test_packages",
 )
 """Modules that take minutes, the longest first, so that shorter ones fill the other processes at the end."""

@@ -145,7 +145,9 @@ def test_every_user_can_read_what_was_installed_under_a_strict_umask(machine: Ma
         assert path.stat().st_mode & 0o7777 == (0o755 if run_or_entered else 0o644), path
 
 
-@pytest.mark.parametrize(("key", "value"), [("name", "ortpacks-other"), ("glibc", "2.31")])
+@pytest.mark.parametrize(
+    ("key", "value"), [("name", "ortpacks-other"), ("glibc", "2.31"), ("capabilities", {"8.6": "native"})]
+)
 def test_index_and_manifest_must_agree(machine: Machine, release: Path, key: str, value: object) -> None:
     """The client selects by the index: the user would get another package than the selected one."""
     index = json.loads((release / "index.json").read_text())

@@ -40,8 +40,9 @@ class Fault:
     ``hangup`` (no answer), ``retry-after`` (403 with the seconds to wait), ``429`` (the same with 429),
     ``429-bare`` (429 without a time), ``503-later`` (503 with seconds), ``date`` (429 with a date),
     ``reset`` (403, used-up rate limit), ``secondary`` (403, secondary rate limit), ``echo`` (422 that
-    repeats the token), ``moved`` (307 to the other host), ``revoke`` (401, and another token is valid from
-    then on), ``down`` (both ports refuse connections from then on).
+    repeats the token), ``moved`` (307 to the other host), ``half`` (half of an answer), ``other`` (an answer
+    of another form), ``revoke`` (401, and another token is valid from then on), ``down`` (both ports refuse
+    connections from then on).
 
     Publish: ``meddle`` (another client
     removes an asset just before), ``meddle-more`` (another client adds one), ``mutable`` (the release does
@@ -171,6 +172,8 @@ class Handler(QuietHandler, BaseHTTPRequestHandler):
             self.answer(307, {}, {"Location": f"{self.double.storage.url}/elsewhere"})
         elif fault.kind == "half":
             self.answer(200, '{"full_na')
+        elif fault.kind == "other":
+            self.answer(200, {} if fault.route == "list" else [])
         elif fault.kind == "502-cut":
             self.read_body()
             self.send_response(502)

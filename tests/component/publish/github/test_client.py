@@ -68,13 +68,19 @@ def test_a_token_needs_the_right_to_write(
     assert [(seen.method, seen.path) for seen in double.requests] == [("GET", f"/repos/{REPOSITORY}")]
 
 
-@pytest.mark.parametrize(("kind", "times"), [("moved", 1), ("half", ATTEMPTS)])
+@pytest.mark.parametrize(("kind", "times"), [("moved", 1), ("half", ATTEMPTS), ("other", 1)])
 def test_an_answer_of_something_else_is_told(
     double: GitHubDouble, host: GitHub, refused: Refused, kind: str, times: int
 ) -> None:
     double.fail("access", kind, times=times)
     with refused(TransferError):
         host.require_access()
+
+
+def test_releases_that_are_no_list_are_told(double: GitHubDouble, host: GitHub, refused: Refused) -> None:
+    double.fail("list", "other")
+    with refused(TransferError):
+        host.drafts("v1")
 
 
 def test_publishing_with_a_lost_answer_comes_once(double: GitHubDouble, host: GitHub, draft: Release) -> None:

@@ -260,7 +260,11 @@ def test_the_token_is_not_sent_over_plain_http_elsewhere(http_of: Clients, api: 
 
 
 @pytest.mark.parametrize(
-    "api", ["http://git.example", "http://127.0.0.1@git.example", "https://user:secret@git.example", ""]
+    "api",
+    [
+        *("http://git.example", "http://127.0.0.1@git.example", "http://localhost.git.example"),
+        *("https://user:secret@git.example", ""),
+    ],
 )
 def test_an_api_that_a_token_may_not_go_to_is_refused(refused: Refused, http_of: Clients, api: str) -> None:
     with refused(ConfigError):

@@ -160,7 +160,12 @@ class Packer:
         return base_parts(self.plan, self.wiring.lock, self.rendered.system)
 
     def _base_revision(self) -> str | None:
-        """Return the digest of the base's parts; ``None`` if nothing was compiled or a part is not pinned."""
+        """Return the digest of the base's parts.
+
+        ``None`` if nothing was compiled, a part is not pinned, or ``variants.yaml`` names another source.
+        """
+        if self.plan_options.source:
+            return None
         parts = [(part.uri, digest) for part in self._base_parts for digest in part.digest.values()]
         return base_revision(parts) if len(parts) == len(self._base_parts) > 0 else None
 
@@ -241,6 +246,10 @@ def command_of(plan: BuildPlan, plan_options: PlanOptions) -> str:
         flags["origin"] = origin.value
     words = [*(f"--{flag} {value}" for flag, value in flags.items()), *_version_flags(plan)]
     words += ["--release"] if plan_options.release else []
+    if plan_options.source:
+        named = (one.partition("=")[0] for one in plan_options.dependencies)
+        words.append(f"--source {plan.on.source.item.public}")
+        words += [f"--dependency {name}={plan.on.dependencies[name].public}" for name in named]
     if plan_options.widen and not plan.project.packages[plan.variant.name].widen:
         words.append("--widen")
     if plan.variant.platform != plan.project.packages[plan.variant.name].platform:

@@ -6,28 +6,45 @@ The verb also records which GPUs NVIDIA's pinned libraries hold no code for.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from builder.binary.library_names import is_named_like_a_library
+from builder.build.source_reading import store_rules
 from builder.config.inputs import Input, InputKind, Lock, Pin, ort_wheel
 from builder.config.load import parse_lock, render_lock
 from builder.config.profiles import fixed_settings, open_settings
 from builder.config.toolkits import DATA, MISSING, dumps, missing_in
-from builder.config.variants import all_inputs, base_inputs, open_of_packages, python_wheel_requirements
+from builder.config.variants import (
+    all_inputs,
+    archives,
+    base_inputs,
+    is_open,
+    open_of_packages,
+    python_wheel_requirements,
+    source_problems,
+)
 from builder.console import Reporter
 from builder.contents.reading import read_file
-from builder.errors import BuilderError, CheckFailedError, ToolMissingError, TransferError, ValidationError
+from builder.errors import (
+    BuilderError,
+    CheckFailedError,
+    ConfigError,
+    ToolMissingError,
+    TransferError,
+    ValidationError,
+)
 from builder.facts.gpu.architectures import Capability
-from builder.facts.ort.cmake_reader import FOLDER, Download, archives
+from builder.facts.ort.source import LIST, is_read, read_source
 from builder.files.atomic_write import write_file
 from builder.files.disk import resolved
 from builder.files.http_client import NotThereError
 from builder.finding import require_no_errors
 from builder.formats.package_names import Host
 from builder.formats.text import nearest
-from builder.io.git import tag_commit
-from builder.io.store import FileStore, texts_below
+from builder.io.git import commit_of, revision_of
+from builder.io.store import texts_in
 from builder.io.wiring import Wiring
 from builder.publish.preflight import check_pins
 
@@ -51,44 +68,84 @@ class StillOpen(NamedTuple):
 
 def pin_inputs(
     wiring: Wiring, items: Iterable[Input], known: Lock, reporter: Reporter, *, all_: bool = True
-) -> tuple[dict[str, Pin], list[StillOpen]]:
-    """Return a pin for each input, and for each archive that a git tag among them downloads, by key.
+) -> tuple[Lock, list[StillOpen]]:
+    """Return a pin for each input, and for each archive that a source among them downloads.
 
-    The second item lists the inputs that could not be pinned.
-
-    After an input that fails, the later ones are pinned only with ``all_``.
+    What was read of the sources is returned too, and the inputs that stay without a pin. An input that fails
+    stops no other with ``all_``, and all later ones without it.
     """
-    store = wiring.store(known, reporter)
-    pins: dict[str, Pin] = {}
+    project, made = wiring.project, Lock({})
     still_open: list[StillOpen] = []
-    waiting = dict.fromkeys(items, "")
+    waiting = dict.fromkeys(items)
     while waiting and (all_ or not still_open):
         item = next(iter(waiting))
+        del waiting[item]
+        lock = known.with_more(made)
+        using = [name for name, base in project.bases.items() if base.source.item == item]
         try:
-            pin, downloads = _pin(item, waiting.pop(item), wiring, store)
+            pinned = pin_source(wiring, item, lock, reporter) if using else _pin(wiring, item, lock, reporter)
+            lock = lock.with_more(pinned)
+            if problems := [problem for name in using for problem in source_problems(project, name, lock)]:
+                raise ConfigError([f"variants.yaml: {problem}" for problem in problems])
         except BuilderError as error:
             still_open.append(StillOpen(item.key, error))
             continue
-        reporter.say(f"pinned {item.key} {pin.revision or pin.sha256}")
-        pins[item.key] = pin
-        files = {Input(InputKind.URL, archive.url): archive.sha1 for archive in downloads}
-        waiting |= {file: sha1 for file, sha1 in files.items() if known.is_open(file)}
-    return pins, still_open
+        made = made.with_more(pinned)
+        reporter.say(f"pinned {item.key} {lock.pins[item.key].revision or lock.pins[item.key].sha256}")
+        needed = (one for name in using for one in archives(project.bases[name], lock))
+        files = (Input(InputKind.URL, one.url) for one in needed)
+        waiting |= dict.fromkeys(file for file in files if lock.is_open(file))
+    return made, still_open
 
 
-def _pin(item: Input, sha1: str, wiring: Wiring, store: FileStore) -> tuple[Pin, Sequence[Download]]:
-    """Return an input's pin, and what the build of a git tag downloads."""
-    if wiring.offline:
+def pin_source(wiring: Wiring, item: Input, known: Lock, reporter: Reporter) -> Lock:
+    """Return the pin of a source, and what is read of it. A pin that ``known`` has stays."""
+    has_pin = not known.is_open(item)
+    pinned = Lock({item.key: known.pins[item.key]}) if has_pin else _pin(wiring, item, known, reporter)
+    file = wiring.store(known.with_more(pinned), reporter).fetch(item)
+    texts = texts_in(file, is_read, item.folders_above)
+    facts = read_source(texts, fixed_settings(), open_settings())
+    return Lock(pinned.pins, {item.key: facts})
+
+
+def _pin(wiring: Wiring, item: Input, known: Lock, reporter: Reporter) -> Lock:
+    if wiring.offline and not item.is_here:
         raise TransferError("--offline asks no host", advice="Run the same command once without it.")
     if item.kind is InputKind.GIT:
-        revision = tag_commit(wiring.runner, item.spec)
-        downloads = archives(
-            texts_below(store.tree(item, revision), FOLDER), fixed_settings(), open_settings()
+        pin = commit_of(wiring.runner, item.spec)
+    elif item.kind is InputKind.IMAGE:
+        pin = Pin(revision=wiring.engine.resolve(item.spec))
+    elif item.kind is InputKind.TREE:
+        state = revision_of(Path(item.spec), wiring.runner)
+        pin = wiring.store(known, reporter).pin(item)
+        pin = replace(pin, revision=state.commit, is_dirty=state.dirty) if state else pin
+    elif item.kind is InputKind.URL:
+        pin = _pin_url(wiring, item, known, reporter)
+    else:
+        pin = wiring.store(known, reporter).pin(item)
+    return Lock({item.key: pin})
+
+
+def _pin_url(wiring: Wiring, item: Input, known: Lock, reporter: Reporter) -> Pin:
+    """Return the pin of a URL; an archive that a source downloads is held to the SHA-1 of its line."""
+    sources = (base.source.item for base in wiring.project.bases.values())
+    listed = ((source, one) for source in sources for one in known.dependencies(source))
+    source, one = next(((source, one) for source, one in listed if one.url == item.spec), (None, None))
+    store = wiring.store(known, reporter)
+    if source is None or one is None:
+        return store.pin(item)
+    try:
+        return store.pin(item, one.sha1)
+    except TransferError as error:
+        what = f"{one.name} of line {one.line} in {LIST} of {source.spec} cannot be fetched"
+        error.what = f"{what}: {error.what}"
+        error.advice = (
+            f"Two ways out: a folder with {one.url.removeprefix('https://')} in it, which "
+            "ORTPACKS_ARCHIVE_MIRROR names; or something in its place, as "
+            f"dependencies.{one.name} of the base in variants.yaml, or --dependency {one.name}=WHAT beside "
+            "--source (docs/variants.md)."
         )
-        return Pin(revision=revision, files=tuple(archive.url for archive in downloads)), downloads
-    if item.kind is InputKind.IMAGE:
-        return Pin(revision=wiring.engine.resolve(item.spec)), ()
-    return store.pin(item, sha1), ()
+        raise
 
 
 def pin_base(wiring: Wiring, base: str, reporter: Reporter, host: Host) -> None:
@@ -104,7 +161,8 @@ def pin_base(wiring: Wiring, base: str, reporter: Reporter, host: Host) -> None:
         inputs = base_inputs(wiring.project, base, lock)
         images = [item for item in inputs if item.kind is InputKind.IMAGE]
         others = [item for item in inputs if item not in images]
-        parts = [item for item in (*wheels, *images, *others) if lock.is_open(item)]  # quick questions first
+        quick_first = (*wheels, *images, *others)
+        parts = [item for item in quick_first if is_open(wiring.project, item, lock)]
         return [item for item in parts if not (item in images and _may_stay_open(item, wiring))]
 
     pin_by_itself(wiring, open_parts, reporter)
@@ -126,14 +184,15 @@ def pin_by_itself(wiring: Wiring, open_inputs: Callable[[Lock], Sequence[Input]]
     with wiring.locked("inputs", reporter, "waiting: another process pins inputs"):
         lock = read_lock(wiring)  # the other process may have pinned them
         items = open_inputs(lock)
-        pins, still_open = pin_inputs(wiring, items, lock, reporter, all_=False)
+        made, still_open = pin_inputs(wiring, items, lock, reporter, all_=False)
         for key, error in still_open:
             error.what = f"{key} has no pin, and cannot be given one here: {error.what}"
             raise error
-        wiring.lock = Lock({**lock.pins, **pins})
-        if pins:
+        wiring.lock = lock.with_more(made)
+        if lasting := made.without(made.of_folders()).pins:
             write_lock(wiring, wiring.lock)
-            reporter.say(f"{wiring.lock_file.name} has these {len(pins)} pins now: commit it")
+            commit = "" if wiring.is_trial else ": commit it"
+            reporter.say(f"{wiring.pins_file.name} has these {len(lasting)} pins now{commit}")
 
 
 def unpack_pinned(
@@ -151,16 +210,17 @@ def unpack_pinned(
 
 
 def read_lock(wiring: Wiring) -> Lock:
-    """Return the pins of ``inputs.lock`` as the file has them now; none if there is no file."""
-    if not wiring.lock_file.exists():
-        return Lock(pins={})
-    wiring.__dict__.pop("lock", None)  # what was read before
-    return wiring.lock
+    """Return the pins of ``inputs.lock`` as the file has them now, and of folders those of this run."""
+    before: Lock = wiring.__dict__.pop("lock", Lock({}))
+    now = wiring.lock if wiring.lock_file.exists() else Lock({})
+    return now.with_more(before.of_folders())
 
 
 def write_lock(wiring: Wiring, lock: Lock) -> None:
-    """Write ``inputs.lock``, sorted."""
-    write_file(resolved(wiring.lock_file), render_lock(Lock(dict(sorted(lock.pins.items())))).encode())
+    """Write ``inputs.lock``, sorted. A trial of a source writes what that lacks to a file of its own."""
+    lasting = lock.without(lock.of_folders())
+    lasting = lasting.without(wiring.committed_lock) if wiring.is_trial else lasting
+    write_file(resolved(wiring.pins_file), render_lock(lasting).encode())
 
 
 def lock_inputs(wiring: Wiring, *, refresh: bool) -> None:
@@ -173,12 +233,13 @@ def lock_inputs(wiring: Wiring, *, refresh: bool) -> None:
     """
     reporter, known = wiring.reporter, read_lock(wiring)
     with reporter.step("lock"):
-        wanted = all_inputs(wiring.project, known)
+        project = wiring.project
+        wanted = all_inputs(project, known)
         good = {key: pin for key, pin in known.pins.items() if not pin.is_open}
-        kept = {} if refresh else {item.key: good[item.key] for item in wanted if item.key in good}
-        made, failures = pin_inputs(
-            wiring, [item for item in wanted if item.key not in kept], known, reporter
-        )
+        whole = [] if refresh else [item.key for item in wanted if not is_open(project, item, known)]
+        kept = {key: good[key] for key in whole}
+        left = [item for item in wanted if item.key not in kept]
+        made, failures = pin_inputs(wiring, left, Lock({}) if refresh else known, reporter)
         still_open = []
         for failed in failures:
             if not Input.parse(failed.key).kind.may_be_open or failed.outcome != "out of reach":
@@ -189,11 +250,14 @@ def lock_inputs(wiring: Wiring, *, refresh: bool) -> None:
             else:
                 still_open.append(failed)
         opened = {failed.key: Pin() for failed in still_open}
-        pins = {**kept, **opened, **made, **_python_pins(wiring, {} if refresh else good)}
+        pins = {**kept, **opened, **made.pins, **_python_pins(wiring, {} if refresh else good)}
         for key in (key for key in known.pins if key not in pins):
             reporter.say(f"dropped {key}: no variant needs it any more")
         reporter.say(f"{len(pins) - len(opened)} inputs pinned, {len(kept)} unchanged")
-        write_lock(wiring, Lock(pins))
+        sources = {key: facts for key, facts in known.with_more(made).sources.items() if key in pins}
+        wiring.lock = Lock(pins, sources)
+        write_lock(wiring, wiring.lock)
+        store_rules(wiring, reporter)
         _read_libraries(wiring, {} if refresh else MISSING)
         _require_none_open(still_open)
 
@@ -222,12 +286,13 @@ def lock_missing(wiring: Wiring) -> None:
     reporter, known = wiring.reporter, read_lock(wiring)
     with reporter.step("lock --missing"):
         wanted = all_inputs(wiring.project, known)
-        pins, still_open = pin_inputs(
-            wiring, [item for item in wanted if known.is_open(item)], known, reporter
-        )
-        if pins:
-            write_lock(wiring, Lock({**known.pins, **pins}))
-        reporter.say(f"{len(pins)} pinned, {len(still_open)} without a pin")
+        missing = [item for item in wanted if is_open(wiring.project, item, known)]
+        made, still_open = pin_inputs(wiring, missing, known, reporter)
+        if made.pins:
+            wiring.lock = known.with_more(made)
+            write_lock(wiring, wiring.lock)
+        store_rules(wiring, reporter)
+        reporter.say(f"{len(made.pins)} pinned, {len(still_open)} without a pin")
         _require_none_open(still_open)
 
 

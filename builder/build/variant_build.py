@@ -21,6 +21,7 @@ from builder.build.runtime_image import (
     publish_index,
     service_trees,
 )
+from builder.build.source_reading import rules_of
 from builder.compile.artifact import Artifact, built_key, package_sources, read_built, write_built
 from builder.compile.builders import Builders
 from builder.compile.compile_cache import CompileCaches, served
@@ -146,6 +147,7 @@ class VariantBuild:
             native_sm=cache(native_sm),
             needed_libraries=needed_libraries,
             reporter=self._reporter,
+            rules=lambda base: rules_of(wiring, wiring.project.bases[base], self._reporter),
             pin=None if release else lambda base: pin_base(wiring, base, self._reporter, host),
         )
 

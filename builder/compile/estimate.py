@@ -38,7 +38,7 @@ from builder.config.variants import Base, Origin, SuiteSystem
 from builder.contents.required_files import required_files
 from builder.errors import DiskError
 from builder.facts.ort.versions import sm_names
-from builder.farm.costs import Cost, estimate
+from builder.farm.costs import Cost, cost_of, estimate, is_cuda
 from builder.formats.package_names import LINUX, Host, Profile
 from builder.io.debian.rootfs import DebianRootfs
 from builder.io.docker.engine import EngineResource
@@ -267,6 +267,11 @@ _PROVIDER = re.compile(r"CMakeFiles/onnxruntime_providers_(?:cuda|shared)\.dir/|
 
 _CONTRIB = "/contrib_ops/"
 
+_MEASURED = "1.21.0"
+"""The version whose units the table has. Of another, the CUDA units are those that its source has."""
+
+_PROVIDER_UNITS = "CMakeFiles/onnxruntime_providers_cuda.dir/src/onnxruntime/onnxruntime"
+
 _MINIMAL = re.compile(
     r"(?!.*/integer_gemm\.cc\.o).*/core/providers/cuda/(?:(?:tunable/)?[^/]+\.cc|math/unary_elementwise_ops_impl\.cu)\.o"
 )
@@ -301,9 +306,13 @@ def unit_seconds(plan: BuildPlan, costs: Mapping[str, Cost]) -> Mapping[str, flo
     if plan.origin is not Origin.SOURCE:
         return {}
     division = compile_plan(plan)
+    units: Iterable[str] = costs
+    if plan.ort_version != _MEASURED:
+        cuda = (f"{_PROVIDER_UNITS}/{path}.o" for path in plan.rules.paths)
+        units = (*(output for output in costs if not is_cuda(output)), *cuda)
     return {
         output: estimate(costs, output, division.part_of(output).architectures)
-        for output in costs
+        for output in units
         if _is_compiled(output, plan, division)
     }
 
@@ -311,13 +320,15 @@ def unit_seconds(plan: BuildPlan, costs: Mapping[str, Cost]) -> Mapping[str, flo
 def compile_work(plan: BuildPlan, costs: Mapping[str, Cost]) -> Work:
     """Return the cost of compiling a plan without any cache; zero if nothing is compiled."""
     units = unit_seconds(plan, costs)
-    heaviest = max((costs[output].peak for output in units), default=0)
+    heaviest = max((cost_of(costs, output).peak for output in units), default=0)
     return Work(total=sum(units.values()), longest=max(units.values(), default=0.0), heaviest=heaviest)
 
 
 def _is_compiled(output: str, plan: BuildPlan, division: CompilePlan) -> bool:
     if _PROVIDER.match(output) is None:
         return plan.host is Host.SOURCE
+    if division.part_of(output).is_lost:
+        return False
     if _CONTRIB in output:
         unused = any(f"/{launch.path}" in output for launch in division.left_out)
         return plan.profile is Profile.FULL and not unused

@@ -1,8 +1,8 @@
 """Comparison of a compiled plan with the official build of the same ORT version: differences with reasons.
 
-The tables have the architectures and options of Microsoft's own builds for Linux x64, by ORT version. One
-build makes the wheel ``onnxruntime-gpu`` (``build_linux_python_package.sh``), which ``origin: wheel`` repacks
-and ``host: wheel`` takes the host library from. The other makes the archive of the C API
+``official_build.json`` has the architectures and options of Microsoft's own builds for Linux x64, by ORT
+version. One build makes the wheel ``onnxruntime-gpu`` (``build_linux_python_package.sh``), which ``origin:
+wheel`` repacks and ``host: wheel`` takes the host library from. The other makes the archive of the C API
 (``build_cuda_c_api_package.sh``). Both scripts are in ``tools/ci_build/github/linux``. Source for 1.21.0: the
 scripts in its source tree; for later lists: the pull requests named with them, and the scripts at that time.
 Where the containers of a wheel were counted, they agree with its list.
@@ -12,129 +12,72 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.resources import files
 
 from builder.config.build_plan import BuildPlan, CompilePlan, compile_plan
 from builder.config.build_plan import lost as lost_capabilities
 from builder.config.profiles import options_of
-from builder.config.toolkits import check_version, toolkit_of
-from builder.facts.gpu.compatibility import runs_sass
+from builder.config.toolkits import TOOLS, check_version, toolkit_of
+from builder.facts.gpu.compatibility import runs_sass, version_of
 from builder.facts.gpu.table import CAPABILITIES
-from builder.facts.ort.units import Compiled, read_list, refused, rewritten
-from builder.facts.ort.versions import ALWAYS, ReleaseRange, needs, sm_names
+from builder.facts.ort.known_rules import loads, standing_for
+from builder.facts.ort.units import Compiled, read_list
+from builder.facts.ort.versions import sm_names
 from builder.formats.package_names import Profile
 
 
-@dataclass(frozen=True)
-class ArchList:
+@dataclass(frozen=True, kw_only=True)
+class _OfReleases:
+    source: str
+    first: str = "0"
+    """The first release that it holds for."""
+    last: str = ""
+    """The last one, with all of its line for two numbers; empty if it holds for all that follow."""
+
+    def holds(self, version: str) -> bool:
+        numbers, last = version_of(version), version_of(self.last or "9999")
+        return version_of(self.first) <= numbers and numbers[: len(last)] <= last
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArchList(_OfReleases):
     """The values of CMAKE_CUDA_ARCHITECTURES of the official wheel and C API archive, built with CUDA 12."""
 
     wheel: str
     archive: str
-    span: ReleaseRange
-    source: str
 
 
-@dataclass(frozen=True)
-class Setting:
+@dataclass(frozen=True, kw_only=True)
+class Setting(_OfReleases):
     """A CMake option: its value in the official build, and its default."""
 
     name: str
     value: str
     default: str
-    source: str
-    span: ReleaseRange = ALWAYS
     argued: str = ""
     """The reason why this project's value differs, where it does not depend on the profile; else empty."""
 
 
-_UP_TO_80 = "60-real;70-real;75-real;80-real"
+@dataclass(frozen=True)
+class _Tables:
+    lists: tuple[ArchList, ...]
+    settings: tuple[Setting, ...]
 
-_LISTS = (
-    ArchList(
-        *(f"{_UP_TO_80};86-real;90", f"{_UP_TO_80};90", ReleaseRange(last=(1, 22))),
-        "1.21.0's scripts; pull request 23671; the wheel 1.21.0: 155 containers 60 70 75 80 86 90, PTX 90",
-    ),
-    ArchList(
-        *(f"{_UP_TO_80};86-real;90a-real;90a-virtual", f"{_UP_TO_80};90a-real;90a-virtual"),
-        ReleaseRange(first=(1, 23, 0), last=(1, 23, 0)),
-        "pull requests 25126, 26002 and 26087",
-    ),
-    ArchList(
-        *(f"{_UP_TO_80};86-real;90a-real;90-virtual", f"{_UP_TO_80};90a-real;90-virtual"),
-        ReleaseRange(first=(1, 23, 1)),
-        "pull request 26230; the wheel 1.23.2: 184 containers 60 70 75 80 86 90a, PTX 90",
-    ),
-)
 
-_BUILD_PY = "1.21.0's tools/ci_build/build.py"
+_TABLES = loads(_Tables, files("builder.compile").joinpath("official_build.json").read_text(encoding="utf-8"))
 
-_LTO = (
-    "link-time optimisation of C++ (1.21.0's adjust_global_compile_flags.cmake line 104; CMakeLists.txt line "
-    "728 leaves it out of CUDA builds on Windows); device code is as without it: the wheels hold no LTO IR"
-)
-
-_CPUINFO = "its source is not in Debian's archive, and only the host library asks for it"
-
-_HARDENED = "-O3 -fstack-protector-strong -fcf-protection -D_FORTIFY_SOURCE=2 ..."
-
-SETTINGS: tuple[Setting, ...] = (
-    Setting("CMAKE_BUILD_TYPE", "Release", "RelWithDebInfo", "--config Release"),
-    Setting("onnxruntime_USE_CUDA", "ON", "OFF", "--use_cuda"),
-    Setting("onnxruntime_BUILD_SHARED_LIB", "ON", "OFF", "--build_shared_lib"),
-    Setting("onnxruntime_DISABLE_CONTRIB_OPS", "OFF", "OFF", "not set by the scripts"),
-    Setting("onnxruntime_USE_FLASH_ATTENTION", "ON", "ON", "not set by the scripts"),
-    Setting("onnxruntime_USE_LEAN_ATTENTION", "ON", "ON", "not set by the scripts"),
-    Setting("onnxruntime_USE_MEMORY_EFFICIENT_ATTENTION", "ON", "ON", "not set by the scripts"),
-    Setting("onnxruntime_CUDA_MINIMAL", "OFF", "OFF", f"{_BUILD_PY} line 1228"),
-    Setting("onnxruntime_NVCC_THREADS", "1", "1", "--nvcc_threads 1"),
-    Setting(
-        *("onnxruntime_USE_FPA_INTB_GEMM", "OFF", "ON"),
-        "the archive's script of 1.24",
-        ReleaseRange(first=(1, 23)),
-    ),
-    Setting(
-        *("onnxruntime_USE_FULL_PROTOBUF", "OFF", "OFF", f"{_BUILD_PY} line 1505", ALWAYS),
-        "all of protobuf is linked into the provider statically: NEEDED is the same, and the pair of our "
-        "provider and the wheel's host library was tried",
-    ),
-    Setting(
-        *("onnxruntime_BUILD_UNIT_TESTS", "ON", "ON", "--skip_tests compiles and does not run them", ALWAYS),
-        "they need a GPU to run, and are in no package",
-    ),
-    Setting("onnxruntime_ENABLE_LTO", "ON", "OFF", "--enable_lto", ALWAYS, _LTO),
-    Setting("onnxruntime_ENABLE_CPUINFO", "ON", "ON", "1.21.0's CMakeLists.txt line 229", ALWAYS, _CPUINFO),
-    Setting(
-        *("onnxruntime_USE_TENSORRT", "ON", "OFF", "--use_tensorrt, the wheel's script alone", ALWAYS),
-        "the TensorRT provider is a library of its own, which our packages do not hold",
-    ),
-    Setting(
-        *("onnxruntime_USE_VCPKG", "ON", "OFF", "--use_vcpkg", ALWAYS),
-        "where the dependencies' sources come from; both link them statically",
-    ),
-    Setting(
-        *("CMAKE_CXX_FLAGS", _HARDENED, "", "--use_binskim_compliant_compile_flags", ALWAYS),
-        "hardening of C++ code; build.py says of these flags that ORT works without them",
-    ),
-    Setting(
-        *("CMAKE_BUILD_WITH_INSTALL_RPATH", "OFF", "OFF", "not set by the scripts", ALWAYS),
-        "the library is taken from the build tree, and has to be free of its paths",
-    ),
-    Setting(
-        *("CMAKE_INSTALL_RPATH", "", "", "the wheels' providers have no RUNPATH", ALWAYS),
-        "the package brings the CUDA libraries, so the provider looks beside itself",
-    ),
-)
+SETTINGS = _TABLES.settings
 """Options that the official build or this project sets, without those that always agree or are paths."""
 
 
 def arch_list(version: str) -> ArchList:
     """Return the official lists of architectures for ``version``; for a newer one, the latest known lists."""
-    return next(entry for entry in _LISTS if version in entry.span)
+    return next(entry for entry in _TABLES.lists if entry.holds(version))
 
 
 def settings(version: str) -> Iterator[Setting]:
     """Return the options of the official build of ``version``."""
-    return (setting for setting in SETTINGS if version in setting.span)
+    return (setting for setting in SETTINGS if setting.holds(version))
 
 
 @dataclass(frozen=True)
@@ -198,36 +141,59 @@ def _differences(plan: BuildPlan, division: CompilePlan) -> Iterator[Difference]
 def _architectures(plan: BuildPlan, division: CompilePlan) -> Difference:
     version, sm = plan.ort_version, plan.variant.sm
     official = arch_list(version)
-    wheel, archive = read_list(official.wheel, version), read_list(official.archive, version)
-    ours = Compiled(sm, ()) if refused(sm, version) else division.whole_list
+    wheel, archive = (read_list(listed, plan.rules) for listed in (official.wheel, official.archive))
+    ours = Compiled(sm, ()) if plan.rules.refused(sm) else division.whole_list
     reason = f"variants.{plan.variant.name}.sm; theirs is the wheel's for CUDA 12, the archive's is {archive}"
     return Difference("CMAKE_CUDA_ARCHITECTURES", str(ours), str(wheel), reason)
 
 
 def _notes(plan: BuildPlan, division: CompilePlan) -> Iterator[str]:
-    sm, version = plan.variant.sm, plan.ort_version
-    least = needs(version)
-    if not refused(sm, version):
+    least = plan.rules.minimums
+    if not plan.rules.refused(plan.variant.sm):
         yield from _made_of(plan, division)
-    yield f"this version is compiled with CUDA {least.cuda}, gcc {least.gcc} and CMake {least.cmake} or newer"
+    tools = [f"{name} {least[key].value}" for key, name in TOOLS.items() if key in least]
+    lines = ", ".join(str(least[key].line) for key in TOOLS if key in least)
+    yield f"this version is compiled with {', '.join(tools)} or newer ({lines})"
+    if plan.rules.stands_in:
+        stand_in = standing_for(plan.ort_version).source
+        yield f"the rules are those of {stand_in}: this version's own source was not read"
+    yield from plan.rules.notes
     yield from (f"the source is patched with {patch}, which says why" for patch in plan.patches)
     yield from (f"{finding.code.name} {finding.message}" for finding in check_version(toolkit_of(plan)))
 
 
 def _made_of(plan: BuildPlan, division: CompilePlan) -> Iterator[str]:
-    for asked, becomes in rewritten(division.targets.compiled, plan.ort_version):
+    plain = [arch for arch in division.targets.compiled if arch.suffix != "f"]
+    for asked, becomes in ((arch, plan.rules.rewritten(arch)) for arch in plain):
+        if asked == becomes:
+            continue
         devices = ", ".join(str(device) for device in CAPABILITIES if runs_sass(becomes, device))
         lost = ", ".join(map(str, lost_capabilities([asked], [becomes])))
         alone = f" alone, not on {lost}" if lost else ""
-        yield f"sm_{asked} becomes sm_{becomes}, which runs on {devices}{alone}"
+        yield f"sm_{asked} becomes sm_{becomes}, which runs on {devices}{alone} ({plan.rules.rewriting.line})"
     if plan.added:
         yield f"added for the GPUs that this loses (widen): {sm_names(plan.added)}"
     if plan.profile is Profile.FULL:
         yield from _left_out(division)
+        yield from _grouped(division)
     for new, old in division.parts[-1].ptx.items():
         if new != old and new not in division.targets.assembled:
             made = f"SASS for sm_{new} is made from the PTX of compute_{old}"
             yield f"{made}: no source asks for more than that"
+
+
+def _grouped(division: CompilePlan) -> Iterator[str]:
+    """Yield sentences on the units that ORT's CMake compiles for a part of the set by itself."""
+    whole = frozenset(map(division.rules.rewritten, division.sm))
+    for group in division.rules.groups:
+        made = group.compiled(whole)
+        units = f"{group.name}, {group.units} unit{'s' * (group.units > 1)}"
+        if made == whole:
+            continue
+        if made:
+            yield f"{units}: compiled for {' '.join(map(str, sorted(made)))} alone ({group.line})"
+        else:
+            yield f"{units}: in no target for this set ({group.line}): what calls them may not link"
 
 
 def _left_out(division: CompilePlan) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,7 +10,8 @@ from pathlib import Path
 from builder import finding
 from builder.binary.library_names import cuda_major
 from builder.config.build_plan import NO_BASE, BuildPlan, check_reach, compile_plan, lost, widened
-from builder.config.inputs import Input, ort_wheel
+from builder.config.inputs import Input, InputKind, ort_wheel
+from builder.config.profiles import options_of
 from builder.config.toolkits import MISSING, check_is_read, lint, toolkit_of
 from builder.config.variants import Origin, Project, SuiteSystem, System, Variant, provider_wheel
 from builder.console import Reporter
@@ -25,7 +27,7 @@ from builder.errors import (
 from builder.facts.gpu.architectures import Arch
 from builder.facts.gpu.compatibility import runs_sass
 from builder.facts.gpu.table import CAPABILITIES
-from builder.facts.ort.units import refused
+from builder.facts.ort.source_rules import SourceRules
 from builder.facts.ort.versions import sm_names
 from builder.finding import Code, Finding, Severity
 from builder.formats.missing_kernels import cannot_run, consequence_of, counted
@@ -52,6 +54,10 @@ class PlanOptions:
     """
 
     base: str = "auto"
+    source: str | None = None
+    """The source that bases compile in place of their own (``build.source_trial``)."""
+    dependencies: tuple[str, ...] = ()
+    """What it is compiled with in place of its archives."""
     offline: bool = False
     """Whether no registry is contacted: a base on an image is used only if the engine has the image."""
     origin: Origin | None = None
@@ -82,6 +88,8 @@ class Planner:
     needed_libraries: Callable[[Path], Sequence[str]]
     """Reads the names of the libraries that a provider needs."""
     reporter: Reporter
+    rules: Callable[[str], SourceRules | None] = lambda _: None
+    """Returns the rules of a base's source; ``None``: those that are stored for its version."""
     pin: Pin | None = None
     """Pins the inputs of a base that have no pin; with ``None`` they may stay without one."""
 
@@ -99,7 +107,7 @@ class Planner:
             self._require_served(decided)
             _require_bundled_cuda(decided, self.needed_libraries(self._provider(decided)))
         warnings = [] if variant.is_official else self._warnings(decided)
-        _report_decisions(decided, self.reporter)
+        _report_decisions(decided, self.reporter, trial=self.options.source is not None)
         if variant.is_official and (idle := _for_compiled_alone(self.options)):
             self.reporter.say(
                 f"note     {', '.join(idle)}: no effect, because {variant.name} is not compiled"
@@ -117,7 +125,8 @@ class Planner:
         origin, origin_reason = self._choose_origin(project, variant, base)
         if not is_whole and origin is Origin.SOURCE:
             base, base_reason = choose_base(project, options, self.engine, self.pin)
-        decided = widened(decide(project, variant, options, base, origin))
+        rules = self.rules(base) if origin is Origin.SOURCE else None
+        decided = widened(replace(decide(project, variant, options, base, origin), source_rules=rules))
         return replace(decided, base_reason=base_reason, origin_reason=origin_reason)
 
     def _provider(self, decided: BuildPlan) -> Path:
@@ -165,14 +174,10 @@ class Planner:
         )
 
     def _choose_origin(self, project: Project, variant: Variant, base: str) -> tuple[Origin, str]:
-        options, version = self.options, _released(project, self.options, base)
-        wish = options.origin or project.onnxruntime.origin
-        if wish is Origin.SOURCE:
-            return Origin.SOURCE, "asked for"
-        if wish is Origin.AUTO and options.profile not in (None, Profile.FULL):
-            return Origin.SOURCE, f"profile {options.profile.value} was asked for"
-        if wish is Origin.AUTO and (options.host or project.onnxruntime.host) is Host.SOURCE:
-            return Origin.SOURCE, "host source was asked for"
+        version = _released(project, self.options, base)
+        wish = self.options.origin or project.onnxruntime.origin
+        if reason := self._why_compiled(project, base, wish):
+            return Origin.SOURCE, reason
         wheel = ort_wheel(version)
         sass = self.native_sm(self.unpack(wheel) / PROVIDERS_IN_WHEELS[variant.platform])
         held = {arch.number for arch in sass}
@@ -191,6 +196,19 @@ class Planner:
             )
         return Origin.SOURCE, lacks
 
+    def _why_compiled(self, project: Project, base: str, wish: Origin) -> str:
+        """Return why a package is compiled whatever the wheel holds; empty if it is not."""
+        options, source = self.options, project.bases[base].source.item
+        if wish is Origin.SOURCE:
+            return "asked for"
+        if options.source or source.kind is InputKind.TREE:
+            return f"the source is {source.spec}"
+        if wish is Origin.AUTO and options.profile not in (None, Profile.FULL):
+            return f"profile {options.profile.value} was asked for"
+        if wish is Origin.AUTO and (options.host or project.onnxruntime.host) is Host.SOURCE:
+            return "host source was asked for"
+        return ""
+
     def _require_served(self, decided: BuildPlan) -> None:
         variant, held = decided.variant, self.sass(decided)
         missing = _missing(replace(variant, widen=False), held)
@@ -204,18 +222,22 @@ class Planner:
     def _warnings(self, decided: BuildPlan) -> list[Finding]:
         """Return what is doubtful. Raises ``CompatibilityError`` for what the toolchain cannot build."""
         findings = _lint(decided)
-        if decided.origin is Origin.WHEEL or not refused(decided.variant.sm, decided.ort_version):
+        options_of(decided, compile_plan(decided))  # refuses a source without an option that it needs
+        if decided.origin is Origin.WHEEL or not decided.rules.refused(decided.variant.sm):
             findings += check_reach(decided, self.sass(decided))
         return [*findings, *check_is_read(wheel.spec for wheel in decided.project.bundled)]
 
 
-def _report_decisions(decided: BuildPlan, reporter: Reporter) -> None:
+def _report_decisions(decided: BuildPlan, reporter: Reporter, *, trial: bool) -> None:
     reporter.say(f"base     {decided.base}: {decided.base_reason}")
     reporter.say(f"origin   {decided.origin.value}: {decided.origin_reason}")
     contents = (
         f"profile {decided.profile.value}, host {decided.host.value}" if decided.profile else "as released"
     )
     reporter.say(f"ort      {decided.ort_version}, {contents}")
+    if decided.origin is Origin.SOURCE:
+        for name, one in decided.on.dependencies.items() if trial else ():
+            reporter.say(f"with     {name}: {one.public}")
     if decided.added:
         reporter.say(
             f"widen    {sm_names(decided.added)} added: ONNX Runtime's CMake narrows the set to its own GPUs"
@@ -262,6 +284,7 @@ def _for_compiled_alone(options: PlanOptions) -> list[str]:
         "--profile": options.profile is not None,
         "--host": options.host is not None,
         "--widen": options.widen,
+        "--source": options.source is not None,
     }
     return [flag for flag, is_given in given.items() if is_given]
 
@@ -281,7 +304,7 @@ def choose_base(
     a base that the options name, its own error.
     """
     require_base(project, options.base)
-    missed: list[str] = []
+    missed: dict[str, BuilderError] = {}
     for name in project.bases if options.base == "auto" else (options.base,):
         try:
             reason = _how_to_have(project.bases[name].system, options, engine)
@@ -290,10 +313,12 @@ def choose_base(
         except (ToolMissingError, TransferError, IntegrityError) as error:
             if options.base == name:
                 raise
-            missed.append(f"{name} lacks a part: {_why_not(error)}")
+            missed[name] = error
         else:
-            return name, "; ".join(missed) or reason
-    raise ToolMissingError(f"no base of variants.yaml is available: {'; '.join(missed)}")
+            lacking = (f"{other} lacks a part: {_why_not(why)}" for other, why in missed.items())
+            return name, "; ".join(lacking) or reason
+    details = [f"  {name} lacks a part: {error}" for name, error in missed.items()]
+    raise ToolMissingError("no base of variants.yaml is available:", details=details)
 
 
 def require_base(project: Project, base: str) -> None:
@@ -367,10 +392,29 @@ def _lint(decided: BuildPlan) -> list[Finding]:
     """
     if decided.origin is not Origin.SOURCE:
         return []
-    findings = [*lint(toolkit_of(decided)), *_without_kernels(decided)]
+    findings = [*lint(toolkit_of(decided)), *_without_kernels(decided), *_lost_units(decided)]
     if failed := finding.errors(findings):
         raise CompatibilityError([str(one) for one in failed])
     return findings
+
+
+def _lost_units(decided: BuildPlan) -> Iterator[Finding]:
+    """Yield a warning for each group of units that no target of the set has, although other code needs it.
+
+    Code for one architecture, which CMake's target is named by (``sm90``), is called on that one alone.
+    """
+    for group in compile_plan(decided).lost:
+        if not re.search(r"\bsm\d", group.name):
+            least = min(one.first for one in group.ranges)
+            yield Finding(
+                code=Code.C015,
+                path=f"variants.{decided.variant.name}.sm",
+                message=f"its CMake files compile no unit of {group.name} ({group.units}) for this set "
+                f"({group.line}): what calls them may not link, or not load",
+                wanted=f"a set with sm_{least} or newer, another version, or --profile lean",
+                got=sm_names(decided.variant.sm),
+                severity=Severity.WARNING,
+            )
 
 
 def _without_kernels(decided: BuildPlan) -> list[Finding]:

@@ -15,27 +15,27 @@ from builder.config.inputs import (
     TRIALS,
     DebianPackage,
     Input,
+    InputKind,
     Lock,
     Pin,
-    tree_name,
-    url_name,
+    file_name,
 )
 from builder.config.profiles import build_targets, options_of
 from builder.config.variants import (
     BaseToolkit,
-    GitSource,
     ImageSystem,
     ImageToolkit,
     Origin,
     RedistToolkit,
     SuiteSystem,
     System,
-    TarballSource,
     UnpackedToolkit,
+    archives,
+    source_problems,
 )
 from builder.contents.required_files import LINK_ROLES, required_files
 from builder.errors import ConfigError
-from builder.facts.ort.cmake_reader import mirrored
+from builder.facts.ort.source import HEADERS, mirrored
 from builder.facts.ort.units import cmake_list
 from builder.formats.package_names import Host, Profile
 from builder.io.templates import template_environment
@@ -43,18 +43,11 @@ from builder.io.templates import template_environment
 _PACKAGE_DIRECTORY = {"cudart": "cuda_runtime", "nvrtc": "cuda_nvrtc"}
 """The folder in NVIDIA's wheel, for roles whose name differs from it."""
 
-_CONTEXT_NAME = {"cudart": "cudart-headers", "cudnn_frontend": "cudnn-frontend"}
-"""Context names of toolchain wheels whose role is also a bundled library's or is not a valid name."""
+_CONTEXT_NAME = {"cudart": "cudart-headers"}
+"""Context names of toolchain wheels whose role is also a bundled library's."""
 
-_COMPILE_CONTEXTS = frozenset({"cutlass", "cudnn-frontend", "ptxas"})
-"""Contexts that only the source of ORT needs; the toolchain needs the other contexts."""
-
-_INTERFACES = (
-    ("mp11", "boost_mp11", "Boost::mp11"),
-    ("gsl", "GSL", "Microsoft.GSL::GSL"),
-    ("cudnn_frontend", "cudnn_frontend", ""),
-)
-"""Header-only dependencies: folder, CMake target, and the alias that ORT uses."""
+_NO_NEED = "nothing"
+"""The empty folder of dependencies that a base leaves out."""
 
 
 def render(
@@ -97,10 +90,19 @@ def missing_inputs(plan: BuildPlan, lock: Lock) -> list[str]:
 
 
 def _require_pins(plan: BuildPlan, lock: Lock) -> None:
-    if missing := missing_inputs(plan, lock):
-        raise ConfigError(
-            [f"inputs.lock has no entry {key!r}. Run ./run lock and commit the file." for key in missing]
-        )
+    compiles = plan.origin is Origin.SOURCE
+    problems = [
+        *(
+            f"inputs.lock has no entry {key!r}. Run ./run lock and commit the file."
+            for key in missing_inputs(plan, lock)
+        ),
+        *(
+            f"variants.yaml: {one}"
+            for one in (source_problems(plan.project, plan.base, lock) if compiles else ())
+        ),
+    ]
+    if problems:
+        raise ConfigError(problems)
 
 
 def _squeeze(text: str) -> str:
@@ -198,46 +200,60 @@ def _code_view(division: CompilePlan, *, is_full: bool) -> dict[str, object]:
         "fatbin_options": ("--raw", *((f"--assemble={assembled}",) if assembled else ())),
         "parts": [(part.path, part.codes, f"{part.architectures:g}") for part in division.narrowed()],
         "architectures": f"{division.parts[-1].architectures:g}",
-        "plain_units": [part.path for part in division.parts if not part.ptx],
+        "plain_units": [part.path for part in division.parts if not (part.ptx or part.is_by_cmake)],
         "unused_units": [launch.path for launch in division.left_out if is_full],
     }
 
 
 def _source_view(plan: BuildPlan, lock: Lock) -> dict[str, object]:
-    """Return the templates' values on ORT's source; ``source`` is git or tarball."""
-    source = plan.on.source
-    if isinstance(source, TarballSource):
-        return {
-            "source": "tarball",
-            "debs": {role: _base_name(deb.spec) for role, deb in source.debs.items()},
-            "tarballs": [(name, _base_name(item.spec)) for name, item in _tarballs(source)],
-            "interfaces": _INTERFACES,
-            "dependencies": _dependencies(source),
-        }
-    archives = [file.spec for file in lock.files_of(source.git)]
+    """Return the templates' values on ORT's source and its dependencies."""
+    source, others = plan.on.source.item, plan.on.dependencies
+    known_as = {one.name: one.content for one in lock.dependencies(source)}
+    contents = dict(sorted((known_as.get(name, name), (name, one)) for name, one in others.items()))
+    trees = [
+        ("onnxruntime", source),
+        *((content, one.tree) for content, (_, one) in contents.items() if one.tree),
+    ]
     return {
-        "source": "git",
-        "git_tree": tree_name(source.git),
-        "archives": [(url_name(url), mirrored(url)) for url in archives],
+        "trees": [(folder, _name_in_context(item), item.folders_above) for folder, item in trees],
+        "archives": [(_name_in_context(item), mirrored(item.spec)) for item in _archives(plan, lock)],
+        "wheels": [
+            (content, _source_context(name), one.folder or "include")
+            for content, (name, one) in contents.items()
+            if one.wheel
+        ],
+        "debs": [
+            (
+                content,
+                _base_name(one.deb.spec),
+                one.folder,
+                HEADERS[name].files if one.has_headers_alone else "",
+            )
+            for content, (name, one) in contents.items()
+            if one.deb
+        ],
+        "interfaces": [
+            (content, HEADERS[name]) for content, (name, one) in contents.items() if one.has_headers_alone
+        ],
+        "dependencies": sorted(
+            (content.upper(), content if one.item else _NO_NEED) for content, (_, one) in contents.items()
+        ),
+        "patched_eigen": "eigen" in others and plan.host is Host.SOURCE,
     }
+
+
+def _name_in_context(item: Input) -> str:
+    return _base_name(item.spec) if item.kind is InputKind.DEBIAN else file_name(item)
+
+
+def _archives(plan: BuildPlan, lock: Lock) -> list[Input]:
+    return [Input(InputKind.URL, one.url) for one in archives(plan.on, lock)]
 
 
 def _reference(image: Input, lock: Lock) -> str:
     """Return the image by its digest, or as ``variants.yaml`` names it if ``inputs.lock`` has no digest."""
     digest = lock.pins[image.key].revision
     return f"{image.spec.partition('@')[0]}@{digest}" if digest else image.spec
-
-
-def _dependencies(base: TarballSource) -> list[tuple[str, str]]:
-    """Return the FetchContent names with their folders below /src, sorted by name."""
-    unpacked = {name: name for name in base.sources}
-    headers = {"cudnn_frontend": "cudnn_frontend", "cutlass": "cutlass", "gsl": "gsl", "mp11": "mp11"}
-    absent = {"safeint": "nothing", "utf8_range": "nothing"}
-    return sorted((name.upper(), folder) for name, folder in (unpacked | headers | absent).items())
-
-
-def _tarballs(base: TarballSource) -> list[tuple[str, Input]]:
-    return [("onnxruntime", base.tarball), *sorted(base.sources.items())]
 
 
 def _base_name(path: str) -> str:
@@ -249,25 +265,32 @@ def _contexts(plan: BuildPlan) -> dict[str, Input]:
     bundled = {**project.cuda.libraries, "cudnn": project.cudnn.wheel}
     libraries = {role: wheel for role, wheel in bundled.items() if role in LINK_ROLES}
     linked = {_lib_context(role): bundled[role] for role in _link_roles(plan)}
-    toolkit, source = plan.on.toolkit, plan.on.source
-    compiles = plan.origin is Origin.SOURCE
+    toolkit = plan.on.toolkit
     read = {"cudnn": project.cudnn.wheel, "cmake": plan.on.cmake}
     if not isinstance(toolkit, ImageToolkit):
         headers = {role: wheel for role, wheel in libraries.items() if role != "cudart"}
         read |= headers if isinstance(toolkit, RedistToolkit) else libraries
         read |= {_CONTEXT_NAME.get(role, role): wheel for role, wheel in toolkit.wheels.items()}
-    if isinstance(source, TarballSource):
-        read |= {_CONTEXT_NAME.get(role, role): wheel for role, wheel in source.wheels.items()}
-    return read | linked if compiles else {name: read[name] for name in read if name not in _COMPILE_CONTEXTS}
+    if plan.origin is not Origin.SOURCE:
+        read.pop("ptxas", None)  # only the source of ORT needs it
+        return read
+    others = plan.on.dependencies.items()
+    return read | {_source_context(name): one.wheel for name, one in others if one.wheel} | linked
 
 
 def _link_roles(plan: BuildPlan) -> tuple[str, ...]:
     """Return the roles of the libraries that the linker is given.
 
-    nvrtc is linked by cudnn-frontend's own CMake files, which a tarball's build replaces. Source: 1.7.0's
+    nvrtc is linked by cudnn-frontend's own CMake files, which a package of its headers lacks. Source: 1.7.0's
     ``CMakeLists.txt``.
     """
-    return (*LINK_ROLES, "nvrtc") if isinstance(plan.on.source, GitSource) else LINK_ROLES
+    headers = plan.on.dependencies.get("cudnn_frontend")
+    return LINK_ROLES if headers and headers.has_headers_alone else (*LINK_ROLES, "nvrtc")
+
+
+def _source_context(dependency: str) -> str:
+    """Return the name of the context of a wheel that a dependency comes from."""
+    return dependency.replace("_", "-")
 
 
 def _lib_context(role: str) -> str:
@@ -281,22 +304,21 @@ def _lib_context(role: str) -> str:
 
 def _debs(plan: BuildPlan) -> tuple[Input, ...]:
     """Return Debian's packages of the toolkit, of ORT's source, and of the check tools of every base."""
-    toolkit, source = plan.on.toolkit, plan.on.source
+    toolkit = plan.on.toolkit
     debs = {plan.project.check.cuobjdump, plan.project.check.headers}
     debs |= {toolkit.deb} if isinstance(toolkit, UnpackedToolkit) else set()
-    if isinstance(source, TarballSource) and plan.origin is Origin.SOURCE:
-        debs |= {*source.debs.values()}
+    if plan.origin is Origin.SOURCE:
+        debs |= {one.deb for one in plan.on.dependencies.values() if one.deb}
     return tuple(sorted(debs, key=lambda deb: deb.spec))
 
 
 def _sources(plan: BuildPlan, lock: Lock) -> tuple[Input, ...]:
-    toolkit, source = plan.on.toolkit, plan.on.source
-    archives = toolkit.archives if isinstance(toolkit, RedistToolkit) else ()
+    on = plan.on
+    parts = on.toolkit.archives if isinstance(on.toolkit, RedistToolkit) else ()
     if plan.origin is not Origin.SOURCE:
-        return archives
-    if isinstance(source, TarballSource):
-        return (*archives, *(tarball for _, tarball in _tarballs(source)))
-    return (*archives, source.git, *lock.files_of(source.git))
+        return parts
+    trees = (one.tree for _, one in sorted(on.dependencies.items()) if one.tree)
+    return (*parts, on.source.item, *trees, *_archives(plan, lock))
 
 
 def _toolchain_inputs(plan: BuildPlan, lock: Lock) -> list[Input]:
@@ -309,8 +331,11 @@ def _toolchain_key(plan: BuildPlan, lock: Lock) -> str:
     """Return eight hex digits over every toolchain input's pin.
 
     They are part of the names of the Ninja tree and the compiler cache. The build container detects another
-    root file system by its bytes.
+    root file system by its bytes. A folder's files may change: only what they change is compiled anew.
     """
-    pins = {f"{item.key} {lock.pins[item.key]}" for item in _toolchain_inputs(plan, lock)}
+    inputs = _toolchain_inputs(plan, lock)
+    pins = {
+        item.key if item.kind is InputKind.TREE else f"{item.key} {lock.pins[item.key]}" for item in inputs
+    }
     parts = [plan.base, *plan.on.system.packages, *sorted(pins)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]

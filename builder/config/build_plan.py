@@ -22,16 +22,10 @@ from builder.config.variants import Base, Origin, Project, Variant
 from builder.facts.gpu.architectures import Arch, Capability
 from builder.facts.gpu.compatibility import assembles, compilable, runs_sass
 from builder.facts.gpu.table import BY_CAPABILITY, CAPABILITIES
-from builder.facts.ort.units import (
-    Compiled,
-    Launch,
-    compiled,
-    compiled_launches,
-    left_out,
-    refused,
-    shared_ptx,
-    without_device_code,
-)
+from builder.facts.ort.known_rules import rules_for
+from builder.facts.ort.launch_patterns import Launch
+from builder.facts.ort.source_rules import SourceRules, UnitGroup
+from builder.facts.ort.units import Compiled, compiled, compiled_launches, left_out, shared_ptx
 from builder.facts.ort.versions import sm_names
 from builder.finding import Code, Finding, Severity
 from builder.formats.package_names import CUDA, REDUCED, Host, Layout, PackageName, Profile
@@ -65,6 +59,13 @@ class BuildPlan:
     """
     added: tuple[Arch, ...] = ()
     """Architectures of ``variant.sm`` that widening added to the set of ``variants.yaml``."""
+    source_rules: SourceRules | None = None
+    """The rules that were read from the very source; ``None``: those that are stored for the version."""
+
+    @property
+    def rules(self) -> SourceRules:
+        """The rules of ORT's source."""
+        return self.source_rules or rules_for(self.ort_version)
 
     @property
     def on(self) -> Base:
@@ -201,6 +202,13 @@ class UnitPart:
     launch: Launch | None = None
     """The rule that says which architectures these units are launched on; ``None`` for the remaining
     units."""
+    is_by_cmake: bool = False
+    """Whether ORT's CMake compiles these units for these architectures by itself."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether ORT's CMake compiles these units in no target."""
+        return self.is_by_cmake and not self.ptx
 
     @property
     def architectures(self) -> float:
@@ -217,10 +225,12 @@ class CompilePlan:
     """
 
     sm: tuple[Arch, ...]
-    ort_version: str
+    rules: SourceRules
     targets: Targets
     parts: tuple[UnitPart, ...]
     """All units; the last part has the units that are in no other part."""
+    lost: tuple[UnitGroup, ...]
+    """The groups of units that ORT's CMake compiles in no target for the set."""
     left_out: tuple[Launch, ...]
     """Units that no architecture of the set launches. They are among the contrib operators."""
 
@@ -229,9 +239,9 @@ class CompilePlan:
         """The architectures in a unit that is compiled for the whole set, as ORT's CMake rewrites them.
 
         Only those that nvcc compiles are rewritten. Raises ``ValueError`` where ORT's CMake refuses one
-        (``refused``).
+        (``SourceRules.refused``).
         """
-        listed = compiled(self.targets.compiled, self.ort_version)
+        listed = compiled(self.targets.compiled, self.rules)
         return Compiled(tuple(sorted({*listed.sass, *self.targets.assembled})), listed.ptx)
 
     def part_of(self, output: str) -> UnitPart:
@@ -244,7 +254,7 @@ class CompilePlan:
         In that list, each architecture has PTX of its own.
         """
         *named, others = self.parts
-        parts = [part for part in named if part.ptx != others.ptx]
+        parts = [part for part in named if part.ptx != others.ptx and not part.is_by_cmake]
         if any(others.ptx[arch] != arch for arch in self.targets.compiled):
             parts.append(others)
         return parts
@@ -252,21 +262,34 @@ class CompilePlan:
 
 def compile_plan(plan: BuildPlan) -> CompilePlan:
     """Return the PTX and SASS of each unit of a plan's provider, also for a plan that compiles nothing."""
-    version, sm = plan.ort_version, plan.variant.sm
+    rules, sm = plan.rules, plan.variant.sm
     targets = divide(sm, plan.on.toolkit.version, plan.on.toolkit.ptxas)
     parts: list[UnitPart] = []
+    lost: list[UnitGroup] = []
     if plan.profile is Profile.FULL:
-        parts += (UnitPart(path, {}) for path in without_device_code(version))
-        for launch, part in compiled_launches(sm, version):
-            parts.append(_part(launch.path, sorted(part), targets, version, launch))
-    parts.append(_part("", sm, targets, version))
-    return CompilePlan(sm, version, targets, tuple(parts), left_out(sm, version))
+        parts += (UnitPart(path, {}) for path in rules.without_device_code)
+        for launch, part in compiled_launches(sm, rules):
+            parts.append(_part(launch.path, sorted(part), targets, rules, launch))
+        for group in rules.groups:
+            made = _compiled_by_cmake(group, targets)
+            lost += [] if made else [group]
+            parts += (replace(_part(path, made, targets, rules), is_by_cmake=True) for path in group.paths)
+    parts.append(_part("", sm, targets, rules))
+    return CompilePlan(sm, rules, targets, tuple(parts), tuple(lost), left_out(sm, rules))
+
+
+def _compiled_by_cmake(group: UnitGroup, targets: Targets) -> list[Arch]:
+    """Return the architectures of a group's units. CMake is told of those that nvcc makes code for."""
+    ptx = (targets.ptx,) if targets.ptx else ()
+    found = group.compiled((*targets.compiled, *ptx))
+    made = [arch for arch in targets.compiled if arch.number in {one.number for one in found}]
+    return [*made, *targets.assembled] if targets.ptx in found else made  # 90a alone has no PTX
 
 
 def _part(
-    path: str, arches: Sequence[Arch], targets: Targets, version: str, launch: Launch | None = None
+    path: str, arches: Sequence[Arch], targets: Targets, rules: SourceRules, launch: Launch | None = None
 ) -> UnitPart:
-    shared = dict(shared_ptx(arches, version, launch))
+    shared = dict(shared_ptx(arches, rules, launch))
     if targets.ptx:
         shared |= dict.fromkeys(targets.assembled, targets.ptx)
     ptx = {arch: shared.get(arch, arch) for arch in arches}
@@ -294,7 +317,7 @@ def proposed(plan: BuildPlan) -> tuple[Arch, ...]:
     Empty for a plan that compiles nothing, and where ORT's CMake refuses an architecture of the set.
     """
     sm = plan.variant.sm
-    if plan.origin is not Origin.SOURCE or refused(sm, plan.ort_version):
+    if plan.origin is not Origin.SOURCE or plan.rules.refused(sm):
         return ()
     added: tuple[Arch, ...] = ()
     for device in CAPABILITIES:

@@ -24,7 +24,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from builder.config.inputs import Input, InputKind
+from builder.config.inputs import TARS, Input, InputKind
 from builder.facts.gpu.architectures import Arch, architectures
 from builder.facts.gpu.table import GENERATION_NUMBERS, KNOWN_SM, SUFFIXES
 from builder.formats.package_names import LINUX, PLATFORMS
@@ -63,7 +63,8 @@ class TextForm:
     def __get_pydantic_json_schema__(
         self, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, object]:
-        return {**handler(core), "pattern": f"^{self.pattern}$"}
+        pattern = f"(?:{self.pattern})" if "|" in self.pattern else self.pattern
+        return {**handler(core), "pattern": f"^{pattern}$"}
 
     def _matched(self, text: str) -> str:
         if re.fullmatch(self.pattern, text) is None:
@@ -128,9 +129,23 @@ _DEB = rf"pool/(?:{_SEGMENT}/)+[A-Za-z0-9][A-Za-z0-9.+-]*_[0-9][A-Za-z0-9.+~-]*_
 
 _WHEEL = r"[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?==[0-9]{1,9}(?:\.[0-9]{1,9})*(?:rc[0-9]+)?(?:\.post[0-9]+)?"
 
-_GIT = r"https://[A-Za-z0-9.-]+(?::[0-9]+)?(?:/[A-Za-z0-9._-]+)+@[A-Za-z0-9][A-Za-z0-9._/+-]*"
+_CONTROL = r"\x00-\x1f\x7f"
+
+_HOST = r"[A-Za-z0-9][A-Za-z0-9.-]*"
+
+_USER = r"[A-Za-z0-9_][A-Za-z0-9._-]*@"
+
+_REPOSITORY = (
+    rf"(?:(?:https?|ssh|git)://(?:{_USER})?{_HOST}(?::[0-9]+)?(?:/[A-Za-z0-9._~-]+)+"
+    rf"|{_USER}{_HOST}:[A-Za-z0-9._~/-]+"
+    rf"|(?:file://)?/[^{_CONTROL}]*[^@\s])"
+)
+
+_REF = rf"[^{_CONTROL}\s~^:?*\[\\@./-][^{_CONTROL}\s~^:?*\[\\@]*"
 
 _URL = r"https://[A-Za-z0-9.-]+(?::[0-9]+)?(?:/[A-Za-z0-9._+~-]+)+"
+
+_PATH = rf"/(?:[^{_CONTROL}]*\S)?"
 
 _IMAGE_NAME = r"[a-z0-9][a-z0-9.-]*(?::[0-9]+)?(?:/[a-z0-9][a-z0-9._-]*)*"
 
@@ -143,10 +158,11 @@ _PYTHON = r"cp[0-9]{2,4}-cp[0-9]{2,4}t?"
 SPECS = {
     InputKind.WHEEL: rf"{_WHEEL}(?:@(?:{_OTHER_PLATFORMS}|{_PYTHON}))?",
     InputKind.DEBIAN: _POOL,
-    InputKind.GIT: _GIT,
+    InputKind.GIT: f"{_REPOSITORY}@{_REF}",
     InputKind.IMAGE: _IMAGE,
     InputKind.REDIST: rf"{_NUMBER}(?:\.{_NUMBER}){{2}}/[a-z][a-z0-9_]*",
     InputKind.URL: _URL,
+    InputKind.FILE: _PATH,
 }
 """The pattern of an input's name in ``inputs.lock``, by its kind."""
 
@@ -174,13 +190,103 @@ Deb = Annotated[
     _input(InputKind.DEBIAN, "a Debian package's path", _DEB, "pool/…/name_version_arch.deb"),
 ]
 
-_TARBALL, _SUFFIXES = rf"{_POOL}\.tar\.(?:gz|bz2|xz)", "pool/…/name_version.orig.tar.gz, .bz2 or .xz"
+_TAR = rf"(?:{'|'.join(re.escape(end) for end in TARS)})"
 
-Tarball = Annotated[Input, _input(InputKind.DEBIAN, "a Debian source tarball's path", _TARBALL, _SUFFIXES)]
+_TARBALL = rf"(?:{_POOL}|{_URL}|{_PATH}){_TAR}"
 
-GitTag = Annotated[
-    Input, _input(InputKind.GIT, "a tag of a git repository", _GIT, "https://host/owner/name@tag")
+
+def origin(text: str) -> Input:
+    """Return the input that a checked text names: of PyPI, Debian, the web or this machine."""
+    kinds = (InputKind.WHEEL, InputKind.DEBIAN, InputKind.URL, InputKind.FILE)
+    kind = next(kind for kind in kinds if re.fullmatch(SPECS[kind], text))
+    is_folder = kind is InputKind.FILE and not text.endswith(TARS)
+    return Input(InputKind.TREE if is_folder else kind, text)
+
+
+Tarball = Annotated[
+    Input,
+    written_as(
+        Annotated[
+            str,
+            TextForm(
+                "a source archive",
+                _TARBALL,
+                f"pool/… of Debian's archive, https://… or /a/path, each with {', '.join(TARS)} at its end",
+            ),
+        ],
+        origin,
+    ),
 ]
+
+Folder = Annotated[Input, _input(InputKind.TREE, "a folder", _PATH, "its whole path, /home/me/onnxruntime")]
+
+
+def _git(text: str) -> Input:
+    return Input(InputKind.GIT, text if re.fullmatch(SPECS[InputKind.GIT], text) else f"{text}@HEAD")
+
+
+GIT_FORM = TextForm(
+    "a git repository",
+    rf"{_REPOSITORY}(?:@{_REF})?",
+    "https://host/owner/name, ssh://…, git@host:…, file:///… or /a/path; then @ and a tag, a branch or a "
+    "whole commit, or nothing for its HEAD",
+)
+
+Git = Annotated[Input, written_as(Annotated[str, GIT_FORM], _git)]
+
+
+@dataclass(frozen=True)
+class Override:
+    """What a build gets in place of an archive of ``cmake/deps.txt``."""
+
+    item: Input | None
+    """``None``: nothing, an empty folder."""
+    folder: str = ""
+    """Folder in a wheel or a Debian package that is a source tree; without one the package has headers."""
+
+    @property
+    def wheel(self) -> Input | None:
+        """The wheel that it comes from."""
+        return self.item if self.item and self.item.kind is InputKind.WHEEL else None
+
+    @property
+    def deb(self) -> Input | None:
+        """The Debian package that it comes from."""
+        return self.item if self.item and self.item.spec.endswith(".deb") else None
+
+    @property
+    def tree(self) -> Input | None:
+        """The source archive or folder that it is."""
+        return None if self.wheel or self.deb else self.item
+
+    @property
+    def public(self) -> str:
+        """Its text, without the folders of this machine."""
+        return f"{self.item.public if self.item else NOTHING}{self.folder and '#'}{self.folder}"
+
+    @property
+    def has_headers_alone(self) -> bool:
+        """Whether it is a package's headers, without a source tree."""
+        return bool(self.wheel or self.deb) and not self.folder
+
+
+NOTHING = "none"
+
+
+def override(text: str) -> Override:
+    """Return what a text of ``DEPENDENCY_FORM`` names."""
+    named, _, folder = text.partition("#") if re.match(rf"{_WHEEL}#|pool/", text) else (text, "", "")
+    return Override(None if text == NOTHING else origin(named), folder)
+
+
+DEPENDENCY_FORM = TextForm(
+    "a dependency's source",
+    rf"{NOTHING}|(?:{_WHEEL}|{_DEB})(?:#{_SEGMENT}(?:/{_SEGMENT})*)?|{_TARBALL}|{_PATH}",
+    "name==version or pool/….deb, with #folder or without; pool/…, https://… or /a/path with "
+    f"{', '.join(TARS)} at its end; /a/folder; or {NOTHING}",
+)
+
+Dependency = Annotated[Override, written_as(Annotated[str, DEPENDENCY_FORM], override)]
 
 _IN_RELEASE = rf"{_URL}/dists/{_SEGMENT}/InRelease"
 
@@ -268,7 +374,7 @@ VariantName = Annotated[
 ToolkitName = Annotated[str, TextForm("a toolkit's name", "[1-9][0-9]", "CUDA's major version: 13")]
 
 DependencyName = Annotated[
-    str, TextForm("a FetchContent name", "[a-z][a-z0-9_]*", "lower case letters, digits and _")
+    str, TextForm("a name of cmake/deps.txt", "[a-z][a-z0-9_-]*", "lower case letters, digits, _ and -")
 ]
 
 Flag = Annotated[bool, Field(strict=True)]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from builder.facts.ort.source import Dependency, SourceFacts
 from builder.formats.package_names import CPU, CUDA, LINUX
 
 LOCK_MISSING = "Run `./run lock --missing` on a machine that reaches it"
@@ -39,18 +41,22 @@ class InputKind(Enum):
     DEBIAN = "debian"
     """A file of Debian's archive by its path, ``pool/main/...``, from the mirror that apt uses."""
     GIT = "git"
-    """A tag of a git repository, ``https://host/owner/name@tag``."""
+    """A tag, branch or commit of a git repository, ``https://host/owner/name@tag``, or its ``HEAD``."""
     IMAGE = "image"
     """A container image, ``nvidia/cuda:12.9.1-devel-ubuntu22.04``."""
     REDIST = "redist"
     """A component of NVIDIA's redistributable archives, ``12.9.1/cuda_nvcc``."""
     URL = "url"
     """A file by its address, ``https://host/path``."""
+    FILE = "file"
+    """A file of this machine by its path."""
+    TREE = "tree"
+    """A folder of this machine by its path. It is read anew in each run, and ``inputs.lock`` has none."""
 
     @property
     def may_be_open(self) -> bool:
         """Whether ``inputs.lock`` may have such an input without a pin, since few machines reach its host."""
-        return self not in {InputKind.WHEEL, InputKind.DEBIAN}
+        return self not in {InputKind.WHEEL, InputKind.DEBIAN, InputKind.FILE}
 
 
 @dataclass(frozen=True, order=True)
@@ -75,6 +81,21 @@ class Input:
         """Platform of a wheel, ``linux-x64`` unless its spec names another."""
         return self.spec.partition("@")[2] or LINUX
 
+    @property
+    def is_here(self) -> bool:
+        """Whether it is on this machine, so that it can be had without a network."""
+        return self.spec.startswith(("/", "file://"))
+
+    @property
+    def public(self) -> str:
+        """Its spec, without the folders of this machine."""
+        return _last(self.spec) if self.is_here else self.spec
+
+    @property
+    def folders_above(self) -> int:
+        """How many folders a source's tar has above the source: one, as all archives that are published."""
+        return 0 if self.kind in {InputKind.GIT, InputKind.TREE} else 1
+
     @classmethod
     def parse(cls, key: str) -> Input:
         """Return the input of a key. Raises ``ValueError`` if no known kind is before the colon."""
@@ -87,14 +108,29 @@ class Input:
         return cls(InputKind.WHEEL, requirement if platform == LINUX else f"{requirement}@{platform}")
 
 
-def url_name(url: str) -> str:
-    """Return the file name for an address: its whole path, since many archives are named by their tag."""
-    return url.removeprefix("https://").replace("/", "_")
+_UNSAFE = re.compile(r"[^A-Za-z0-9.+~_-]+")
+
+TARS = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
+"""Ends of the names of source archives."""
 
 
-def tree_name(item: Input) -> str:
-    """Return the file name of a git tag's tree."""
-    return f"{item.spec.rpartition('/')[2].replace('@', '-')}.tar"
+def file_name(item: Input) -> str:
+    """Return the name of an input's file in a build context, for inputs whose origin has none.
+
+    A URL's is its whole path, since many archives are named by their tag. Names of this machine's files may
+    hold anything, and two folders may have one of the same name.
+    """
+    if item.kind is InputKind.URL:
+        return item.spec.removeprefix("https://").replace("/", "_")
+    if item.kind is InputKind.GIT:
+        url, _, ref = item.spec.rpartition("@")
+        return f"{_UNSAFE.sub('_', f'{_last(url)}-{ref}')}.tar"
+    name = f"{hashlib.sha256(item.spec.encode()).hexdigest()[:8]}-{_UNSAFE.sub('_', _last(item.spec))}"
+    return name if item.kind is InputKind.FILE else f"{name}.tar"
+
+
+def _last(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
 
 
 REDIST = "https://developer.download.nvidia.com/compute/cuda/redist"
@@ -117,18 +153,17 @@ class Pin:
 
     For files: ``filename``, ``size`` (bytes) and ``sha256`` (hex). For git and images: ``revision`` (commit
     or ``sha256:`` digest), or ``None`` if the host could not be reached: allowed for local builds, refused
-    for a release.
+    for a release. For folders: both, with the commit if there is one. ``repr`` names compiler caches.
     """
 
     filename: str = ""
     size: int = 0
     sha256: str = ""
     revision: str | None = None
-    files: tuple[str, ...] = field(default=(), repr=False)
-    """Addresses of the archives that a git tag's own build would download, each an input too.
-
-    They are not part of ``repr``, which names compiler caches.
-    """
+    ref: str = field(default="", repr=False)
+    """Full name of the git reference, unless it is the tag or the commit that the input names."""
+    is_dirty: bool = field(default=False, repr=False)
+    """Whether a folder has files that differ from its commit."""
 
     @property
     def is_open(self) -> bool:
@@ -138,13 +173,34 @@ class Pin:
 
 @dataclass(frozen=True)
 class Lock:
-    """The pins of ``inputs.lock``, by ``Input.key``."""
+    """The pins of ``inputs.lock``, by ``Input.key``, and what was read of the sources among them."""
 
     pins: Mapping[str, Pin]
+    sources: Mapping[str, SourceFacts] = field(default_factory=dict)
 
-    def files_of(self, item: Input) -> tuple[Input, ...]:
-        """Return the archives that a git tag's own build would download, as inputs of their own."""
-        return tuple(Input(InputKind.URL, url) for url in self.pins.get(item.key, Pin()).files)
+    def dependencies(self, source: Input) -> tuple[Dependency, ...]:
+        """Return what a source's own build downloads; nothing before it was read."""
+        facts = self.sources.get(source.key)
+        return facts.dependencies if facts else ()
+
+    def with_more(self, other: Lock) -> Lock:
+        """Return the lock with the pins of another one, which count where both have one."""
+        return Lock({**self.pins, **other.pins}, {**self.sources, **other.sources})
+
+    def without(self, other: Lock) -> Lock:
+        """Return what ``other`` does not have alike."""
+        return Lock(
+            {key: pin for key, pin in self.pins.items() if other.pins.get(key) != pin},
+            {key: facts for key, facts in self.sources.items() if other.sources.get(key) != facts},
+        )
+
+    def of_folders(self) -> Lock:
+        """Return what is of folders, which each run pins anew: no file keeps it."""
+        prefix = f"{InputKind.TREE.value}:"
+        return Lock(
+            {key: pin for key, pin in self.pins.items() if key.startswith(prefix)},
+            {key: facts for key, facts in self.sources.items() if key.startswith(prefix)},
+        )
 
     def is_open(self, item: Input) -> bool:
         """Return whether an input has no pin, or an open one."""

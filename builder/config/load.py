@@ -10,19 +10,29 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Annotated
 
 from pydantic import Field
 
 from builder.config.document import Document, Location, read_json, read_yaml, schema_of
-from builder.config.fields import SPECS, FileName, FormatNumber, ProjectSection, Sha256, TextForm
+from builder.config.fields import (
+    SPECS,
+    DependencyName,
+    FileName,
+    FormatNumber,
+    ProjectSection,
+    Sha256,
+    TextForm,
+    ThreeNumbers,
+)
 from builder.config.inputs import Input, InputKind, Lock, Pin
 from builder.config.toolkits import ToolkitChoice, check_served, lint
 from builder.config.variants import Project, Variant
 from builder.errors import CompatibilityError, NothingToDoError, ValidationError
 from builder.facts.gpu.architectures import Arch
 from builder.facts.gpu.table import GENERATION_NUMBERS
+from builder.facts.ort.source import Dependency, SourceFacts
 from builder.finding import errors
 from builder.formats.manifest import ModelRule
 from builder.formats.package_names import LINUX
@@ -44,11 +54,7 @@ _TOOLKIT_PINS = (
 ``$`` is the pin's end. These keys exist at the top of the file and in each toolkit.
 """
 
-_BASE_PINS = (
-    ("source.git", "onnxruntime", "{}$"),
-    ("source.tarball", "onnxruntime", "_{}"),
-    ("toolkit.deb", "toolkit.nvcc", "_{}."),
-)
+_BASE_PINS = (("toolkit.deb", "toolkit.nvcc", "_{}."),)
 """Pins of each base, in the form of ``_TOOLKIT_PINS``."""
 
 
@@ -242,14 +248,14 @@ class OpenFilePin(ProjectSection):
 
 @dataclass(frozen=True)
 class CommitPin(ProjectSection):
-    """Pin of a tag of a git repository: its commit."""
+    """Pin of a tag, branch or commit of a git repository: its commit."""
 
     revision: (
         Annotated[str, TextForm("a revision", "[0-9a-f]{40}", "null, or a commit: 40 hex digits")] | None
     )
-    """Commit of the tag; null if the host could not be reached, so that nothing is compiled from it."""
-    files: tuple[Annotated[str, TextForm("an address", SPECS[InputKind.URL], "https://host/path")], ...] = ()
-    """Archives that its own build would download; each is an input of kind url."""
+    """Commit; null if the host could not be reached, so that nothing is compiled from it."""
+    ref: Annotated[str, TextForm("a reference", r"HEAD|refs/\S+", "HEAD or refs/heads/…")] = ""
+    """Full name of what is no tag."""
 
 
 @dataclass(frozen=True)
@@ -272,12 +278,34 @@ _PINS: Mapping[InputKind, type[ProjectSection]] = {
     InputKind.IMAGE: DigestPin,
     InputKind.REDIST: OpenFilePin,
     InputKind.URL: OpenFilePin,
+    InputKind.FILE: FilePin,
 }
 
 
 def _describe_pins(schema: dict[str, object]) -> None:
     pins = {f"^{kind.value}:{SPECS[kind]}$": schema_of(pin) for kind, pin in _PINS.items()}
     schema |= {"additionalProperties": False, "patternProperties": pins}
+
+
+@dataclass(frozen=True)
+class DependencyEntry(ProjectSection):
+    """A line of a source's cmake/deps.txt that builds use."""
+
+    name: DependencyName
+    content: Annotated[str, TextForm("a name", r"[a-z0-9_-]+", "lower case letters, digits, _ and -")]
+    """Name for FetchContent, in lower case."""
+    url: Annotated[str, TextForm("an address", SPECS[InputKind.URL], "https://host/path")]
+    sha1: Annotated[str, TextForm("a SHA-1", "[0-9a-f]{40}", "40 hex digits in lower case")]
+    line: Annotated[int, Field(strict=True, ge=1)]
+    """Number of the line."""
+
+
+@dataclass(frozen=True)
+class SourceEntry(ProjectSection):
+    """What was read of a source of ONNX Runtime."""
+
+    version: ThreeNumbers
+    dependencies: tuple[DependencyEntry, ...]
 
 
 @dataclass(frozen=True)
@@ -288,6 +316,8 @@ class LockFile(ProjectSection):
     """Version of this file's format."""
     inputs: Annotated[Mapping[str, object], Field(json_schema_extra=_describe_pins)]
     """Pins by input: kind, colon, name."""
+    sources: Mapping[str, SourceEntry] = field(default_factory=dict)
+    """What was read of sources, by the key of their pin."""
 
 
 def parse_lock(text: str, path: str) -> Lock:
@@ -298,16 +328,22 @@ def parse_lock(text: str, path: str) -> Lock:
     """
     document = read_json(text, path)
     document.check_format(FORMAT, ("format", "inputs"))
-    document.read(LockFile)
+    file = document.read(LockFile)
     pins = {key: _pin(key, document) for key in document.keys("inputs")}
     document.raise_if_any()
-    return Lock(pins=pins)
+    sources = {
+        key: SourceFacts(entry.version, tuple(Dependency(**vars(one)) for one in entry.dependencies))
+        for key, entry in (file.sources if file else {}).items()
+    }
+    return Lock(pins, sources)
 
 
 def render_lock(lock: Lock) -> str:
     """Return the text of ``inputs.lock``, sorted, so that a change of a pin changes only its lines."""
     inputs = {key: _fields(Input.parse(key).kind, pin) for key, pin in lock.pins.items()}
-    return json.dumps({"format": FORMAT, "inputs": inputs}, indent=2, sort_keys=True) + "\n"
+    sources = {key: asdict(facts) for key, facts in lock.sources.items()}
+    content = {"format": FORMAT, "inputs": inputs, **({"sources": sources} if sources else {})}
+    return json.dumps(content, indent=2, sort_keys=True) + "\n"
 
 
 def _pin(key: str, document: Document) -> Pin:
@@ -322,12 +358,13 @@ def _kind(key: str, document: Document) -> InputKind | None:
     try:
         item = Input.parse(key)
     except ValueError:
-        kind, known = printable(key.partition(":")[0]), [kind.value for kind in InputKind]
+        kind, known = printable(key.partition(":")[0]), [kind.value for kind in _PINS]
         allowed, hint = ", ".join(f"{kind}:…" for kind in known), nearest(kind, known)
         document.report(ValidationError, place, "not a kind of input", found=kind, allowed=allowed, hint=hint)
         return None
-    if re.fullmatch(SPECS[item.kind], item.spec) is None:
+    if item.kind not in _PINS or re.fullmatch(SPECS[item.kind], item.spec) is None:
         document.report(ValidationError, place, f"not the name of a {item.kind.value} input", found="")
+        return None
     return item.kind
 
 
@@ -336,4 +373,4 @@ def _fields(kind: InputKind, pin: Pin) -> Mapping[str, object]:
         return {"filename": pin.filename, "size": pin.size, "sha256": pin.sha256}
     if _PINS[kind] is OpenFilePin:
         return {"sha256": None}
-    return {"revision": pin.revision, **({"files": pin.files} if pin.files else {})}
+    return {"revision": pin.revision, **({"ref": pin.ref} if pin.ref else {})}

@@ -1,8 +1,8 @@
-"""Profiles, the amounts of ORT that are compiled: CMake options, each with reason, source and releases.
+"""Profiles, the amounts of ORT that are compiled: CMake options, each with reason and source.
 
-Names and defaults are those of 1.21.0's ``cmake/CMakeLists.txt`` (line numbers in ``source``). For later
-releases, the options that official packaging sets were checked. Options whose default is the wanted value are
-set too, because a default can change, as that of FPA_INTB_GEMM did.
+An option is set where ORT's source has it (``SourceRules.options``). Line numbers are those of 1.21.0's
+``cmake/CMakeLists.txt``. Options whose default is the wanted value are set too, because a default can change,
+as that of FPA_INTB_GEMM did. An option whose default the compiler is too old for is ``OFF``.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from builder.config.build_plan import BuildPlan, CompilePlan
-from builder.config.variants import GitSource
-from builder.facts.ort.units import Launch
-from builder.facts.ort.versions import ALWAYS, ReleaseRange
+from builder.errors import ConfigError
+from builder.facts.ort.launch_patterns import Launch
+from builder.facts.ort.source_rules import SourceRules
 from builder.formats.package_names import Host, Profile
+from builder.formats.text import nearest
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,10 @@ class Option:
     reason: str
     source: str
     """The source of the name and the value."""
-    span: ReleaseRange = ALWAYS
-    """The ORT releases that have the option."""
+    is_needed: bool = True
+    """Whether a source without it is refused; otherwise it is left out there."""
+    is_changed: bool = False
+    """Whether it is set only where the source has another default, or it is not known."""
 
     @property
     def type(self) -> str:
@@ -52,12 +55,13 @@ COMMON: tuple[Option, ...] = (
     Option(
         *("onnxruntime_NVCC_THREADS", "1", "as the official build; memory is per thread"),
         "1.21.0's onnxruntime_providers_cuda.cmake line 158: default 1; at 00a7441: default 4",
-        ReleaseRange(first=(1, 22)),
+        is_needed=False,
+        is_changed=True,
     ),
     Option(
         *("onnxruntime_USE_FPA_INTB_GEMM", "OFF", "as the official C package: 54 MB, and slow to compile"),
         "pull requests 25802 (the option), 26002 (341 to 287 MB without)",
-        ReleaseRange(first=(1, 23)),
+        is_needed=False,
     ),
 )
 """The options of every profile."""
@@ -95,27 +99,48 @@ _MINIMAL = Option(
 )
 
 _NO_CPUINFO = Option(
-    *("onnxruntime_ENABLE_CPUINFO", "OFF", "only the host library asks for it"), "CMakeLists.txt line 229"
+    *("onnxruntime_ENABLE_CPUINFO", "OFF", "only the host library asks for it", "CMakeLists.txt line 229"),
+    is_needed=False,
 )
 
 
-def options(profile: Profile, version: str, unused: Iterable[Launch], *, cpuinfo: bool) -> tuple[Option, ...]:
-    """Return the options of a profile that ORT ``version`` has, those of ``COMMON`` first.
+def options(
+    profile: Profile, rules: SourceRules, cuda: str, unused: Iterable[Launch], *, cpuinfo: bool
+) -> tuple[Option, ...]:
+    """Return the options of a profile that ORT's source has, those of ``COMMON`` first.
 
-    ``unused``: the units that no GPU of the set launches (``units.left_out``): their options are ``OFF``.
-    ``cpuinfo``: whether the source of the host library's CPU detection library is available.
+    ``cuda``: nvcc's version. ``unused``: the units that no GPU of the set launches (``left_out``); their
+    options are ``OFF``. ``cpuinfo``: whether the source of the host library's CPU detection library is
+    available. Raises ``ConfigError`` for an option that the source would have to have.
     """
     off = {launch.option for launch in unused}
-    known = (option for option in _all(profile, cpuinfo) if version in option.span)
-    return tuple(_switched_off(option) if option.name in off else option for option in known)
+    absent = rules.unknown(option.name for option in _all(profile, cpuinfo))
+    known = [option for option in _all(profile, cpuinfo) if option.name not in absent]
+    lacking = [option.name for option in _all(profile, cpuinfo) if option.is_needed and option not in known]
+    if lacking:
+        said = f"ONNX Runtime {rules.version} has no option "
+        raise ConfigError([f"{said}{name}. {nearest(name, rules.options)}".rstrip() for name in lacking])
+    ours = [
+        _switched_off(option) if option.name in off else option
+        for option in known
+        if not (option.is_changed and rules.has_default(option.name, option.value))
+    ]
+    too_new = rules.impossible({option.name: option.value for option in ours}, cuda)
+    kept = [option for option in ours if option.name not in too_new]
+    return (
+        *kept,
+        *(Option(name, "OFF", f"needs CUDA {fact.value}", str(fact.line)) for name, fact in too_new.items()),
+    )
 
 
 def options_of(plan: BuildPlan, division: CompilePlan) -> tuple[Option, ...]:
     """Return the options of a plan; none if nothing is compiled."""
     if plan.profile is None:
         return ()
-    from_git = isinstance(plan.on.source, GitSource)
-    return options(plan.profile, plan.ort_version, division.left_out, cpuinfo=from_git)
+    cpuinfo = plan.on.dependencies.get("pytorch_cpuinfo")
+    has_cpuinfo = cpuinfo is None or cpuinfo.item is not None
+    cuda = plan.on.toolkit.version
+    return options(plan.profile, plan.rules, cuda, division.left_out, cpuinfo=has_cpuinfo)
 
 
 def fixed_settings() -> Mapping[str, str]:
@@ -127,6 +152,11 @@ def open_settings() -> tuple[str, ...]:
     """Return the names of the options whose value depends on profile, set or host library."""
     names = [option.name for listed in PROFILES.values() for option in listed]
     return tuple(sorted({*names, _MINIMAL.name, _NO_CPUINFO.name}))
+
+
+def reading_settings() -> Mapping[str, str]:
+    """Return the values of the options under which a source's rules are read: those of profile full."""
+    return {option.name: option.value for option in _all(Profile.FULL, cpuinfo=True)}
 
 
 def _switched_off(option: Option) -> Option:

@@ -8,19 +8,21 @@ again and compares.
 
 Sources: NVIDIA's cuDNN support matrices 9.10.2 and 9.17.0, the CUDA Toolkit release notes 12.8 to 13.0 and
 "CUDA Compatibility, Minor Version Compatibility"; rapids-cmake's documentation on ``-compress-mode``; ORT's
-pull request 26307; the PTX ISA on renamed targets. What depends on ORT's version is stated in
-``facts.ort.versions``.
+pull request 26307; the PTX ISA on renamed targets. What depends on ORT's version is read from its source
+(``facts.ort.known_rules``).
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from builder.binary.coverage import LibraryCoverage, Support, promised_by
 from builder.config.build_plan import BuildPlan
+from builder.config.variants import Base
 from builder.facts.gpu.architectures import Arch, Capability
 from builder.facts.gpu.compatibility import (
     NVCCS,
@@ -34,17 +36,14 @@ from builder.facts.gpu.compatibility import (
     version_of,
 )
 from builder.facts.gpu.table import BY_CAPABILITY, DEVICES, FIRST_FP16, KNOWN_SM, RENAMED, Version
-from builder.facts.ort.versions import (
-    CMAKE_READ,
-    HALF_IN_CONTRIB,
-    REFUSES_FAMILIES,
-    is_known,
-    known_line,
-    needs,
-    sm_names,
-)
+from builder.facts.ort.known_rules import read_lines, rules_for
+from builder.facts.ort.source_rules import Fact, SourceRules
+from builder.facts.ort.versions import CMAKE_READ, HALF_IN_CONTRIB, is_known, known_line, sm_names
 from builder.finding import Code, Finding, Severity
 from builder.formats.json_values import json_text
+
+TOOLS = {"cuda": "CUDA", "gcc": "gcc", "cmake": "CMake", "cxx": "C++"}
+"""What a source names the oldest version of, by its name in ``SourceRules.minimums``."""
 
 _LAST_CUDNN_BELOW_75 = "9.10.2.21"
 
@@ -64,8 +63,17 @@ class ToolkitChoice:
     ort: str
     nvcc: str | None = None
     """The base's version; ``None`` before a base is chosen."""
+    tools: Mapping[str, str] = field(default_factory=dict)
+    """The base's versions of ``gcc`` and ``cmake``, if they are known."""
     ptxas: str | None = None
     """Version of a newer ptxas that assembles nvcc's PTX for architectures that nvcc does not know."""
+    source_rules: SourceRules | None = None
+    """The rules that were read from the very source; ``None``: those that are stored for the version."""
+
+    @property
+    def rules(self) -> SourceRules:
+        """The rules of ORT's source."""
+        return self.source_rules or rules_for(self.ort)
 
     @property
     def path(self) -> str:
@@ -82,8 +90,16 @@ def toolkit_of(plan: BuildPlan) -> ToolkitChoice:
         cudnn=plan.project.cudnn.version,
         ort=plan.ort_version,
         nvcc=plan.on.toolkit.version,
+        tools=_tools_of(plan.on),
         ptxas=plan.on.toolkit.ptxas,
+        source_rules=plan.source_rules,
     )
+
+
+def _tools_of(base: Base) -> Mapping[str, str]:
+    named = (re.fullmatch(r"g\+\+-(\d+)", package) for package in base.system.packages)
+    gcc = [("gcc", match[1]) for match in named if match]
+    return {**dict(gcc), "cmake": base.cmake.requirement.rpartition("==")[2]}
 
 
 def lint(subject: ToolkitChoice) -> list[Finding]:
@@ -282,21 +298,23 @@ def check_version(subject: ToolkitChoice) -> Iterator[Finding]:
         yield Finding(
             code=Code.C006,
             path=subject.path,
-            message=f"{HALF_IN_CONTRIB.what} ({HALF_IN_CONTRIB.source}). fp16 models may give wrong numbers "
-            "there: ship fp32",
+            message=f"{HALF_IN_CONTRIB}. fp16 models may give wrong numbers there: ship fp32",
             wanted=f"fp16 models only on sm_53 and newer{_or_set(subject, weak)}",
             got=sm_names(weak),
             severity=Severity.WARNING,
         )
-    if not is_known(subject.ort):
+    if subject.source_rules is None and not is_known(subject.ort):
         yield _unknown(subject.ort)
     if subject.nvcc is None:
         return
     families = [arch for arch in subject.sm if arch.suffix == "f"]
     if families:
         yield _families(subject, families)
-    if version_of(subject.cuda)[:2] < version_of(needs(subject.ort).cuda):
-        yield _too_old_for_ort(subject)
+    cuda = min(subject.cuda, subject.nvcc, key=version_of)
+    for tool, version in {"cuda": cuda, **subject.tools}.items():
+        least = subject.rules.minimums.get(tool)
+        if least and _is_older(version, least.value):
+            yield _too_old_for_ort(subject, tool, version, least)
 
 
 def _unknown(ort: str) -> Finding:
@@ -305,7 +323,7 @@ def _unknown(ort: str) -> Finding:
         path="onnxruntime",
         message=f"what a build of ONNX Runtime {ort} depends on was never looked up: the rules of "
         f"{known_line(ort)}, the nearest that is known, are used",
-        wanted="a version from 1.21 to 1.23, or onnxruntime/versions.py extended from its CMake files",
+        wanted=f"a version whose source was read: {', '.join(read_lines())}",
         got=ort,
         severity=Severity.WARNING,
     )
@@ -314,8 +332,8 @@ def _unknown(ort: str) -> Finding:
 def _families(subject: ToolkitChoice, families: Sequence[Arch]) -> Finding:
     """Return C008, an error where ORT's CMake files refuse the suffix, else a warning: CMake itself may."""
     ort = subject.ort
-    stopped = REFUSES_FAMILIES.holds(ort)
-    by_ort = f"ONNX Runtime {ort}'s own CMake refuses the suffix f ({REFUSES_FAMILIES.source})"
+    stopped = (subject.rules.rewriting.refused or {}).get("f")
+    by_ort = f"ONNX Runtime {ort}'s own CMake refuses the suffix f ({stopped.line if stopped else ''})"
     by_cmake = (
         f"CMake {CMAKE_READ} refuses the suffix f in CMAKE_CUDA_ARCHITECTURES; newer ones were not tried"
     )
@@ -329,12 +347,19 @@ def _families(subject: ToolkitChoice, families: Sequence[Arch]) -> Finding:
     )
 
 
-def _too_old_for_ort(subject: ToolkitChoice) -> Finding:
-    least = needs(subject.ort)
+def _is_older(version: str, least: str) -> bool:
+    """Return whether a version is older, as far as both are told: ``12`` is not older than ``12.3``."""
+    pairs = zip(version_of(version), version_of(least), strict=False)
+    return next((one < other for one, other in pairs if one != other), False)
+
+
+def _too_old_for_ort(subject: ToolkitChoice, tool: str, version: str, least: Fact) -> Finding:
+    name = TOOLS[tool]
+    key = "cuda.version" if version == subject.cuda else f"a base with {name}"
     return Finding(
         code=Code.C009,
         path=subject.path,
-        message=f"ONNX Runtime {subject.ort} is compiled with CUDA {least.cuda} or newer ({least.source})",
-        wanted=f"cuda.version {least.cuda} or newer",
-        got=f"CUDA {subject.cuda}",
+        message=f"ONNX Runtime {subject.ort} is compiled with {name} {least.value} or newer ({least.line})",
+        wanted=f"{key} {least.value} or newer",
+        got=f"{name} {version}",
     )

@@ -16,8 +16,9 @@ from pydantic import AfterValidator, Field
 
 from builder.config import fields as kinds
 from builder.config.fields import ProjectSection
-from builder.config.inputs import TEST_INPUTS, Input, InputKind, Lock, ort_wheel
+from builder.config.inputs import TEST_INPUTS, Input, InputKind, Lock, Pin, ort_wheel
 from builder.facts.gpu.architectures import Arch
+from builder.facts.ort.source import HEADERS, LIST, VERSION_FILE, Dependency
 from builder.finding import Severity
 from builder.formats.manifest import ModelRule
 from builder.formats.package_names import (
@@ -33,6 +34,7 @@ from builder.formats.package_names import (
     Layout,
     Profile,
 )
+from builder.formats.text import nearest
 
 Packages = Annotated[tuple[kinds.DebianName, ...], kinds.SomeDistinct]
 
@@ -115,29 +117,35 @@ class UnpackedToolkit(ProjectSection):
 
 @dataclass(frozen=True)
 class GitSource(ProjectSection):
-    """ORT's source by git tag, with the archives that its own build would download."""
+    """ORT's source from a git repository."""
 
-    git: kinds.GitTag
-    """Git tag of ORT's source."""
+    item: Annotated[kinds.Git, Field(alias="git")]
+    """Repository, with a tag, a branch or a commit."""
+    sha256 = ""
+
+
+@dataclass(frozen=True)
+class TreeSource(ProjectSection):
+    """ORT's source as a folder of this machine has it; its packages cannot be released."""
+
+    item: Annotated[kinds.Folder, Field(alias="tree")]
+    """Path of the folder."""
+    sha256 = ""
 
 
 @dataclass(frozen=True)
 class TarballSource(ProjectSection):
-    """ORT's source and its dependencies from Debian's archive."""
+    """ORT's source as an archive."""
 
-    tarball: kinds.Tarball
-    """ORT's source tarball."""
-    debs: Annotated[Mapping[str, Input], kinds.by_role(kinds.Deb, "mp11", "gsl", "safeint")]
-    """Debian binary packages by role."""
-    sources: Annotated[Mapping[kinds.DependencyName, kinds.Tarball], kinds.NamedEntries]
-    """ORT's dependencies as source tarballs, by FetchContent name."""
-    wheels: Annotated[Mapping[str, Input], kinds.by_role(kinds.Wheel, "cudnn_frontend", "cutlass")]
-    """Headers by role."""
+    item: Annotated[kinds.Tarball, Field(alias="tarball")]
+    """Archive of Debian's, of the web or of this machine."""
+    sha256: Annotated[kinds.Sha256, Field()] = ""
+    """sha256 that the archive must have."""
 
 
 System = ImageSystem | SuiteSystem
 BaseToolkit = ImageToolkit | RedistToolkit | UnpackedToolkit
-Source = GitSource | TarballSource
+Source = GitSource | TreeSource | TarballSource
 
 
 @dataclass(frozen=True)
@@ -152,10 +160,14 @@ class Base(ProjectSection):
         BaseToolkit, kinds.by_key(version=ImageToolkit, redist=RedistToolkit, nvcc=UnpackedToolkit)
     ]
     """nvcc and the rest of its toolkit."""
-    source: Annotated[Source, kinds.by_key(git=GitSource, tarball=TarballSource)]
+    source: Annotated[Source, kinds.by_key(git=GitSource, tree=TreeSource, tarball=TarballSource)]
     """ORT's source."""
     cmake: kinds.Wheel
     """The wheel of CMake."""
+    dependencies: Annotated[Mapping[kinds.DependencyName, kinds.Dependency], kinds.NamedEntries] = field(
+        default_factory=dict
+    )
+    """What is built in place of archives that the source's cmake/deps.txt names, by its names."""
     patches: Annotated[tuple[kinds.ProjectPath, ...], kinds.SomeDistinct] = ()
     """Patches to ORT's source, relative to this file, in the order in which they are applied."""
 
@@ -529,12 +541,60 @@ def base_inputs(project: Project, base: str, lock: Lock) -> tuple[Input, ...]:
 
     Empty for ``NO_BASE``.
     """
-    return _sorted(_inputs_in(project.bases.get(base)), lock)
+    bases = [project.bases[base]] if base in project.bases else []
+    return _sorted({*_inputs_in(tuple(bases)), *_archives(bases, lock)})
+
+
+def is_open(project: Project, item: Input, lock: Lock) -> bool:
+    """Return whether an input has no pin, or is a source that was not read."""
+    is_source = any(base.source.item == item for base in project.bases.values())
+    return lock.is_open(item) or (is_source and item.key not in lock.sources)
 
 
 def open_inputs(project: Project, base: str, lock: Lock) -> list[str]:
-    """Return the keys of a base's inputs without a pin."""
-    return [item.key for item in base_inputs(project, base, lock) if lock.is_open(item)]
+    """Return the keys of a base's inputs that no release can have: open ones, and those of this machine."""
+    inputs = base_inputs(project, base, lock)
+    return [item.key for item in inputs if item.is_here or is_open(project, item, lock)]
+
+
+def archives(base: Base, lock: Lock) -> tuple[Dependency, ...]:
+    """Return what the build of a base's source downloads, without what the base has in its place."""
+    needed = lock.dependencies(base.source.item)
+    return tuple(one for one in needed if one.name not in base.dependencies)
+
+
+def _archives(bases: Iterable[Base], lock: Lock) -> Iterator[Input]:
+    return (Input(InputKind.URL, one.url) for base in bases for one in archives(base, lock))
+
+
+def source_problems(project: Project, name: str, lock: Lock) -> Iterator[str]:
+    """Yield how a base differs from what was read of its source."""
+    base = project.bases[name]
+    item, facts = base.source.item, lock.sources.get(base.source.item.key)
+    sha256 = lock.pins.get(item.key, Pin()).sha256
+    if base.source.sha256 and sha256 and base.source.sha256 != sha256:
+        yield f"bases.{name}.source.sha256: {item.spec} has {sha256}, not {base.source.sha256}. Correct it."
+    if facts is None:
+        return
+    if facts.version != base.ort_version:
+        yield (
+            f"bases.{name}.onnxruntime: {base.ort_version} stands there, and {VERSION_FILE} of {item.spec} "
+            f"has {facts.version}. Change one of the two."
+        )
+    for other, override in base.dependencies.items():
+        if override.has_headers_alone and other not in HEADERS:
+            yield (
+                f"bases.{name}.dependencies.{other}: its headers do not suffice, it is compiled. Name its "
+                "source, or after a # the folder of the package that is its source."
+            )
+    known = {one.name: one.content for one in facts.dependencies}
+    for unknown in (one for one in base.dependencies if one not in known):
+        called = next((one for one, content in known.items() if content == unknown), "")
+        hint = f"Did you mean {called}?" if called else nearest(unknown, known)
+        yield (
+            f"bases.{name}.dependencies.{unknown}: no build of {item.spec} downloads it "
+            f"(its {LIST}: {', '.join(known)}). {hint or 'Take it out.'}"
+        )
 
 
 def open_of_packages(project: Project, base: str, lock: Lock) -> list[str]:
@@ -551,7 +611,8 @@ def open_of_packages(project: Project, base: str, lock: Lock) -> list[str]:
 def all_inputs(project: Project, lock: Lock) -> tuple[Input, ...]:
     """Return every input that any variant on any base can need, and those of the tests, sorted by key.
 
-    The archives that a git tag's own build would download are included once ``lock`` has the tag.
+    The archives that a source's own build would download are included once ``lock`` has what was read of it.
+    Folders are not: they are pinned in each run.
     """
     versions = project.ort_versions
     official = [one for one in project.variants.values() if one.is_official]
@@ -567,15 +628,12 @@ def all_inputs(project: Project, lock: Lock) -> tuple[Input, ...]:
     bundled = (wheel for variant in official for wheel in project.of(variant).bundled)
     own = {*_inputs_in(replace(project, toolkits={})), *_gpu_wheels(project)}
     wanted = {*own, *repacked, *bundled, *providers, *images, *TEST_INPUTS}
-    return _sorted(wanted, lock)
+    wanted |= {*_archives(project.bases.values(), lock)}
+    return _sorted(item for item in wanted if item.kind is not InputKind.TREE)
 
 
-def _sorted(inputs: Iterable[Input], lock: Lock) -> tuple[Input, ...]:
-    """Return the inputs, and the archives that git tags among them need, sorted by key."""
-    named = set(inputs)
-    return tuple(
-        sorted({*named, *(file for item in named for file in lock.files_of(item))}, key=lambda item: item.key)
-    )
+def _sorted(inputs: Iterable[Input]) -> tuple[Input, ...]:
+    return tuple(sorted(inputs, key=lambda item: item.key))
 
 
 def python_wheel_requirements(project: Project) -> tuple[str, ...]:

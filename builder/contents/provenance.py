@@ -17,7 +17,7 @@ from builder.config.build_plan import BuildPlan, Rendered, compile_plan
 from builder.config.inputs import DebianPackage, Input, InputKind, Lock, Pin, redist_url
 from builder.config.variants import ImageSystem, Origin, base_inputs
 from builder.contents.required_files import required_files
-from builder.contents.sbom import deb_purl, debian_purl, image_purl, pypi_purl
+from builder.contents.sbom import deb_purl, debian_purl, image_purl, local_purl, pypi_purl
 from builder.errors import ConfigError, ParseError, SchemaError
 from builder.files.digest import Digest
 from builder.finding import Code, Finding
@@ -114,7 +114,7 @@ def base_parts(plan: BuildPlan, lock: Lock, system: Sequence[DebianPackage]) -> 
             for package in system
         ),
     )
-    return tuple(replace(part, annotations=_OF_BASE) for part in parts)
+    return tuple(replace(part, annotations={**part.annotations, **_OF_BASE}) for part in parts)
 
 
 def base_revision(parts: Iterable[tuple[str, str]]) -> str:
@@ -237,10 +237,14 @@ def dependency(item: Input, pin: Pin) -> Resource:
     if item.kind in {InputKind.URL, InputKind.REDIST}:
         uri = item.spec if item.kind is InputKind.URL else redist_url(item.spec, pin.filename)
         return Resource(name=pin.filename, uri=uri, digest={"sha256": pin.sha256} if pin.sha256 else {})
+    if item.is_here:  # no digest: nobody else can have it
+        state = {"commit": pin.revision, "dirty": pin.is_dirty, "sha256": pin.sha256}
+        return Resource(uri=local_purl(item), digest={}, annotations=_without_nothing(state))
     uri, algorithm = image_purl(item.spec), "sha256"
     if item.kind is InputKind.GIT:
-        url, _, tag = item.spec.rpartition("@")
-        uri, algorithm = f"git+{url}@refs/tags/{tag}", "gitCommit"
+        url, _, ref = item.spec.rpartition("@")
+        name = pin.ref or (ref if ref == pin.revision else f"refs/tags/{ref}")
+        uri, algorithm = f"git+{url}@{name}", "gitCommit"
     return Resource(uri=uri, digest={algorithm: pin.revision.removeprefix(_SHA256)} if pin.revision else {})
 
 

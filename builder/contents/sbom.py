@@ -20,8 +20,8 @@ from packageurl import PackageURL
 
 from builder.binary.library_names import NVIDIA, ONNXRUNTIME
 from builder.config.build_plan import BuildPlan
-from builder.config.inputs import Lock
-from builder.config.variants import GitSource, UnpackedToolkit
+from builder.config.inputs import Input, InputKind, Lock
+from builder.config.variants import UnpackedToolkit, archives
 from builder.contents.package_manifest import BUILT, Member
 from builder.contents.required_files import (
     CUDA_LICENCE,
@@ -188,19 +188,13 @@ def _component(
 
 
 def _linked(plan: BuildPlan, lock: Lock) -> tuple[BomComponent, ...]:
-    """Return what ONNX Runtime's libraries are compiled with: statically linked sources, and headers.
-
-    For a source by git tag these are the pinned archives of ORT's own ``deps.txt``.
-    """
-    source, toolkit = plan.on.source, plan.on.toolkit
-    if isinstance(source, GitSource):
-        purls = {archive_purl(file.spec): "" for file in lock.files_of(source.git)}
-    else:
-        purls = {debian_purl(one.spec): "Debian" for one in (*source.sources.values(), *source.debs.values())}
-        wheels = [*source.wheels.values()]
-        if isinstance(toolkit, UnpackedToolkit):
-            wheels += [one for role, one in toolkit.wheels.items() if role == "cccl"]
-        purls |= {pypi_purl(wheel.spec): SUPPLIERS[NVIDIA] for wheel in wheels}
+    """Return what ONNX Runtime's libraries are compiled with: statically linked sources, and headers."""
+    base, toolkit = plan.on, plan.on.toolkit
+    purls = {archive_purl(one.url): "" for one in archives(base, lock)}
+    items = [one.item for one in base.dependencies.values() if one.item]
+    if isinstance(toolkit, UnpackedToolkit):
+        items += [one for role, one in toolkit.wheels.items() if role == "cccl"]
+    purls |= dict(map(_origin, items))
     parsed = ((PackageURL.from_string(purl), purl, supplier) for purl, supplier in sorted(purls.items()))
     return tuple(
         BomComponent(
@@ -214,6 +208,17 @@ def _linked(plan: BuildPlan, lock: Lock) -> tuple[BomComponent, ...]:
         )
         for one, purl, supplier in parsed
     )
+
+
+def _origin(item: Input) -> tuple[str, str]:
+    """Return the purl of a dependency's source, and its supplier if the purl does not name it."""
+    if item.kind is InputKind.WHEEL:
+        return pypi_purl(item.spec), SUPPLIERS[NVIDIA] if item.spec.startswith("nvidia-") else ""
+    if item.kind is InputKind.DEBIAN:
+        return debian_purl(item.spec), "Debian"
+    if item.kind is InputKind.URL:
+        return archive_purl(item.spec), ""
+    return local_purl(item), ""
 
 
 def _file(member: Member) -> BomFile:
@@ -338,6 +343,12 @@ def archive_purl(url: str) -> str:
     if match["host"] == "github.com":
         return github_purl(f"{match['owner']}/{match['name']}", match["revision"])
     return PackageURL("generic", match["owner"], match["name"], match["revision"], named).to_string()
+
+
+def local_purl(item: Input) -> str:
+    """Return the purl of what is on the machine that built, by its name without the folders above it."""
+    name, _, ref = item.public.rpartition("@") if item.kind is InputKind.GIT else (item.public, "", "")
+    return PackageURL("generic", None, name, ref or None).to_string()
 
 
 def image_purl(spec: str) -> str:

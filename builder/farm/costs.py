@@ -72,7 +72,7 @@ def is_cuda(output: str) -> bool:
 
 
 def estimate(costs: Mapping[str, Cost], output: str, architectures: float) -> float:
-    """Return the CPU seconds that a unit will take, from ``costs`` or the median of units of its kind.
+    """Return the CPU seconds that a unit will take, by ``cost_of``.
 
     ``architectures`` below 1 count as 1.
     """
@@ -80,8 +80,21 @@ def estimate(costs: Mapping[str, Cost], output: str, architectures: float) -> fl
 
 
 def cost_of(costs: Mapping[str, Cost], output: str) -> Cost:
-    """Return a unit's cost from ``costs``, else that of an unknown unit of its kind (CUDA or C++)."""
-    return costs.get(output, _UNKNOWN_CUDA if is_cuda(output) else _UNKNOWN_HOST)
+    """Return a unit's cost from ``costs``.
+
+    For an unknown one, it is the median of those in its folder whose names begin like its own for the
+    longest, up to the end of a word; of an unknown folder, that of its kind (CUDA or C++).
+    """
+    if output in costs:
+        return costs[output]
+    folder = output.rpartition("/")[0] + "/"
+    kin = {name: cost for name, cost in costs.items() if is_cuda(name) == is_cuda(output)}
+    words = output[len(folder) :].split("_")
+    for count in range(len(words) - 1, -1, -1):
+        beginning = folder + "".join(f"{word}_" for word in words[:count])
+        if like := [cost for name, cost in kin.items() if name.startswith(beginning)]:
+            return sorted(like, key=lambda cost: cost.cpu)[len(like) // 2]
+    return _UNKNOWN_CUDA if is_cuda(output) else _UNKNOWN_HOST
 
 
 def host_seconds(cpu: float) -> float:

@@ -1,14 +1,16 @@
-"""Git lookups: the commit of a tag, a tag's tree as a tar file, and the builder's own commit."""
+"""Git lookups: the commit of a reference, its tree as a tar file, and the commit of a folder."""
 
 from __future__ import annotations
 
 import re
 import shutil
 from pathlib import Path
+from urllib.parse import unquote
 
-from builder.config.inputs import Input, Pin, tree_name
+from builder.config.inputs import Input, Pin, file_name
 from builder.contents.provenance import Revision
 from builder.errors import CommandError, IntegrityError, ToolMissingError, TransferError, ValidationError
+from builder.formats.text import nearest
 from builder.io.process import ProcessRunner
 
 _ENVIRONMENT = {
@@ -22,69 +24,112 @@ _FETCH_ENVIRONMENT = {**_ENVIRONMENT, "GIT_HTTP_LOW_SPEED_TIME": "300"}
 """The same for a fetch: a server under load sends next to nothing while it counts a tree's objects."""
 
 
-def tag_commit(runner: ProcessRunner, spec: str) -> str:
-    """Return the commit of a tag, ``https://host/owner/name@tag``, annotated or not.
+_UNREAD = (":(exclude,glob)**/*.onnx", ":(exclude,glob)**/*.ort")
+"""Models of ONNX Runtime's tests: no build reads them, and a filtered clone may lack them."""
 
-    Raises ``ValidationError`` for an unknown tag, ``TransferError`` when its host is out of reach and
-    ``ToolMissingError`` without git.
+
+def commit_of(runner: ProcessRunner, spec: str) -> Pin:
+    """Return the pin of a reference, ``URL@REF``: a tag, annotated or not, a branch, ``HEAD`` or a commit.
+
+    A commit is itself, and is looked for when its tree is fetched. Raises ``ValidationError`` for what the
+    repository does not have, ``TransferError`` when its host is out of reach and ``ToolMissingError`` without
+    git.
     """
-    url, _, tag = spec.rpartition("@")
-    try:
-        done = runner.run(
-            ["git", "ls-remote", url, f"refs/tags/{tag}", f"refs/tags/{tag}^{{}}"], env=_ENVIRONMENT
-        )
-    except CommandError as error:
-        raise _unreachable(url, error) from error
-    return _commit(done.stdout, url, tag)
+    url, _, ref = spec.rpartition("@")
+    if _COMMIT.fullmatch(ref):
+        return Pin(revision=ref)
+    tag = f"refs/tags/{ref}"
+    listed = _listed(runner, url, "HEAD", tag, f"{tag}^{{}}", f"refs/heads/{ref}")
+    if commit := listed.get(f"{tag}^{{}}") or listed.get(tag):  # an annotated tag's second line is its commit
+        return Pin(revision=commit)
+    name = ref if ref == "HEAD" else f"refs/heads/{ref}"
+    if name not in listed:
+        raise _unknown(runner, url, ref)
+    return Pin(revision=listed[name], ref=name)
 
 
 def download_tree(runner: ProcessRunner, item: Input, pin: Pin | None, folder: Path) -> Path:
-    """Download a git tag's tree as a tar file (``io.store.Source``); ``pin`` has the commit.
+    """Download a commit's tree as a tar file (``io.store.Source``); ``pin`` has the commit.
 
-    Git runs on this machine, so the engine needs no git and the steps of a build need no network. Submodules
-    are left out. Raises ``IntegrityError`` when the tag leads to another commit, ``TransferError`` when the
+    Git runs on this machine, so the engine needs no git and the steps of a build need no network. A
+    repository of this machine is read where it is, also one that is bare or shallow. Submodules and models
+    are left out. Raises ``ValidationError`` for a commit that such a repository lacks, ``IntegrityError``
+    when the reference leads to another commit and the pinned one cannot be had, ``TransferError`` when the
     host is out of reach and ``ToolMissingError`` without git.
     """
-    url, _, tag = item.spec.rpartition("@")
-    repository, tar = folder / "repository", folder / tree_name(item)
-    here = ["git", "--git-dir", str(repository)]
-    runner.run([*here, "init", "--quiet", "--bare"], env=_ENVIRONMENT)
+    url, _, ref = item.spec.rpartition("@")
+    wanted = pin.revision if pin and pin.revision else ""
+    repository, tar = folder / "repository", folder / file_name(item)
+    here = ["git", "--git-dir", str(_folder_of(url) if item.is_here else repository)]
+    if item.is_here:
+        if runner.run([*here, "cat-file", "-e", f"{wanted}^{{commit}}"], env=_ENVIRONMENT, check=False).code:
+            raise ValidationError(
+                f"{url} has no commit {wanted}",
+                advice="Correct it. In a shallow clone, `git fetch --unshallow` brings older ones.",
+            )
+    else:
+        runner.run([*here, "init", "--quiet", "--bare"], env=_ENVIRONMENT)
+        _fetch(
+            runner, here, item, (pin and pin.ref) or (ref if ref == wanted else f"refs/tags/{ref}"), wanted
+        )
+    runner.run([*here, "archive", f"--output={tar}", wanted, "--", ".", *_UNREAD], env=_ENVIRONMENT)
+    shutil.rmtree(repository, ignore_errors=True)
+    return tar
+
+
+def _fetch(runner: ProcessRunner, here: list[str], item: Input, name: str, wanted: str) -> None:
+    """Fetch a reference; where it leads to another commit than the pinned one, that one."""
+    url, _, ref = item.spec.rpartition("@")
+    fetch = [*here, "fetch", "--quiet", "--depth=1", url]
     try:
-        fetch = [*here, "fetch", "--quiet", "--depth=1", url, f"refs/tags/{tag}"]
-        runner.run(fetch, env=_FETCH_ENVIRONMENT)
+        runner.run([*fetch, name], env=_FETCH_ENVIRONMENT)
     except CommandError as error:
         raise _unreachable(url, error) from error
     got = runner.run([*here, "rev-parse", "FETCH_HEAD^{commit}"], env=_ENVIRONMENT).stdout.strip()
-    if pin is None or got != pin.revision:
+    if got != wanted and runner.run([*fetch, wanted], env=_FETCH_ENVIRONMENT, check=False).code:
         raise IntegrityError(
-            f"{item.key}: wanted commit {pin and pin.revision}, the tag leads to {got}",
-            advice="Somebody moved the tag. Compare the two commits; `./run lock --refresh` pins the new "
-            "one.",
+            f"{item.key}: wanted commit {wanted}, {ref} leads to {got}",
+            advice="It was moved. Compare the two commits; `./run lock --refresh` pins the new one.",
         )
-    runner.run([*here, "archive", "--format=tar", f"--output={tar}", got], env=_ENVIRONMENT)
-    shutil.rmtree(repository)
-    return tar
+
+
+def _listed(runner: ProcessRunner, url: str, *names: str) -> dict[str, str]:
+    """Return the commits of a repository's references by their full name; of all without ``names``."""
+    try:
+        done = runner.run(["git", "ls-remote", _address(url), *names], env=_ENVIRONMENT)
+    except CommandError as error:
+        raise _unreachable(url, error) from error
+    rows = (line.split("\t") for line in done.stdout.splitlines())
+    return {row[1]: row[0] for row in rows if len(row) == 2}  # noqa: PLR2004
+
+
+def _address(url: str) -> str:
+    return str(_folder_of(url)) if url.startswith(("/", "file://")) else url
+
+
+def _folder_of(url: str) -> Path:
+    """Return the git folder of a repository of this machine: that of its work tree, or the bare one."""
+    path = Path(unquote(url.removeprefix("file://")) if url.startswith("file://") else url)
+    return path / ".git" if (path / ".git").exists() else path
+
+
+def _unknown(runner: ProcessRunner, url: str, ref: str) -> ValidationError:
+    if ref == "HEAD":
+        return ValidationError(f"{url} has no commit", advice="Name a tag, a branch or a commit after an @.")
+    known = [name.split("/", 2)[2] for name in _listed(runner, url) if name.count("/") > 1]
+    hint = nearest(ref, [name for name in known if not name.endswith("^{}")])
+    advice = hint or "Name one that it has, or a commit by all of its 40 hex digits."
+    return ValidationError(f"{url} has no tag or branch {ref}", advice=advice)
 
 
 def _unreachable(url: str, error: CommandError) -> TransferError:
     """Take git's first complaint for the cause: "expected 'packfile'" follows a connection that broke."""
     complaints = [line for line in error.tail if line.startswith(("error: ", "fatal: "))]
     reason = next(iter((*complaints, *error.tail)), f"exit code {error.code}")
-    advice = "Check the network, and the address in variants.yaml."
+    advice = "Check the network, and the address."
+    if url.startswith(("/", "file://")):
+        advice = "Name the folder of a git repository; without an @ it is taken as it is."
     return TransferError(f"{url} cannot be reached", cause=reason, advice=advice)
-
-
-def _commit(listing: str, url: str, tag: str) -> str:
-    """Return the tag's commit from the output of ``git ls-remote``. Raises ``ValidationError`` without one.
-
-    An annotated tag has a second line, ``<tag>^{}``, that names its commit.
-    """
-    rows = [line.split("\t") for line in listing.splitlines()]
-    commits = {name: commit for commit, name in (row for row in rows if len(row) == 2)}  # noqa: PLR2004
-    commit = commits.get(f"refs/tags/{tag}^{{}}") or commits.get(f"refs/tags/{tag}")
-    if commit is None:
-        raise ValidationError(f"{url} has no tag {tag}", advice="Correct it in variants.yaml.")
-    return commit
 
 
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")

@@ -1,7 +1,7 @@
 """Input cache addressed by content: each input is fetched once and verified when it enters the cache.
 
 Layout below the cache folder: ``store/<2 hex>/<sha256>/<filename>``, ``unpacked/<sha256>/`` for wheels,
-``trees/<commit>/`` for git tags, ``incoming/<id>/`` while an input is downloaded, ``locks/``.
+``trees/<commit>/`` for git, ``incoming/<id>/`` while an input is downloaded, ``locks/``.
 
 Sources at a URL are archives of ORT's dependencies, apt's signed lists, and NVIDIA's archives, which NVIDIA
 lists in ``redistrib_<release>.json`` with a path, a sha256 and a size for each component and platform.
@@ -10,6 +10,7 @@ lists in ``redistrib_<release>.json`` with a path, a sha256 and a size for each 
 from __future__ import annotations
 
 import hashlib
+import lzma
 import re
 import shutil
 import tarfile
@@ -28,9 +29,8 @@ from builder.config.inputs import (
     InputKind,
     Lock,
     Pin,
+    file_name,
     redist_url,
-    tree_name,
-    url_name,
 )
 from builder.console import Reporter
 from builder.errors import ConfigError, IntegrityError, ParseError, TransferError
@@ -73,7 +73,7 @@ class FileStore:
         """
         pin = self._pinned(item)
         if item.kind is InputKind.GIT:
-            return self.tree(item, pin.revision or "")
+            return self.tree(item, pin)
         path = self._place(pin)
         with self._locked(_identity(item.key), item.spec):
             if path.is_file():
@@ -97,15 +97,15 @@ class FileStore:
                 unpack_wheel(file, tree)
         return tree
 
-    def tree(self, tag: Input, revision: str) -> Path:
-        """Return a git tag's tree at a commit, as a tar file. Git verified the bytes when it fetched them.
+    def tree(self, item: Input, pin: Pin) -> Path:
+        """Return the tree of a git input's commit, as a tar file, whose bytes git verified.
 
         Raises what ``fetch`` raises.
         """
-        path = self.cache / "trees" / revision / tree_name(tag)
-        with self._locked(_identity(tag.key), tag.spec):
+        path = self.cache / "trees" / (pin.revision or "") / file_name(item)
+        with self._locked(_identity(item.key), item.spec):
             if not path.is_file():
-                file = self._download(tag, Pin(revision=revision))
+                file = self._download(item, pin)
                 with disk_errors(path):
                     path.parent.mkdir(parents=True, exist_ok=True)
                     sync_file(file)
@@ -168,7 +168,7 @@ class FileStore:
         return exclusive(path, lambda: self.reporter.say(f"another process is busy with {what}: waiting"))
 
     def _download(self, item: Input, pin: Pin | None) -> Path:
-        if self.offline:
+        if self.offline and not item.is_here:
             raise TransferError(
                 f"{item.key} is not in the cache ({self.cache}) and --offline was given",
                 advice="Run the same command once without --offline.",
@@ -206,16 +206,25 @@ class FileStore:
             shutil.rmtree(self.cache / "incoming" / _identity(item.key), ignore_errors=True)
 
 
-def texts_below(tar: Path, folder: str) -> dict[str, str]:
-    """Return the texts of ``deps.txt`` and the CMake files in a folder of a tree's tar, by path in it."""
-    names = ("CMakeLists.txt", "/deps.txt", ".cmake")
-    with tarfile.open(tar, "r:") as archive:
-        return {
-            member.name.removeprefix(f"{folder}/"): file.read().decode(errors="replace")
-            for member in archive
-            if member.name.startswith(f"{folder}/") and member.name.endswith(names)
-            if (file := archive.extractfile(member))
-        }
+def texts_in(tar: Path, wanted: Callable[[str], bool], folders_above: int) -> dict[str, str]:
+    """Return the texts of the ``wanted`` files of a source's tar, by path in the source.
+
+    ``folders_above`` is as in ``Input``. Raises ``ParseError`` for what is no tar.
+    """
+    texts: dict[str, str] = {}
+    try:
+        with tarfile.open(tar) as archive:
+            for member in archive:
+                path = "/".join(member.name.removeprefix("./").split("/")[folders_above:])
+                if wanted(path) and (file := archive.extractfile(member)):
+                    texts[path] = file.read().decode(errors="replace")
+    except (tarfile.TarError, EOFError, OSError, lzma.LZMAError) as error:
+        raise ParseError(
+            "it is no archive that can be read",
+            cause=f"{error}".partition(":\n")[0],  # a line for each compression follows
+            advice="Make or fetch it anew.",
+        ) from error
+    return texts
 
 
 def _require_sha1(item: Input, file: Path, wanted: str) -> None:
@@ -261,7 +270,10 @@ _PAGE = re.compile(rb"\s*<(?:!doctype\s+html|html)\b", re.IGNORECASE)
 
 
 class UrlMirror:
-    """A downloader of URLs, directly or from a mirror that has each file at ``<root>/<host>/<path>``."""
+    """A downloader of URLs, directly or from a mirror that has each file at ``<root>/<host>/<path>``.
+
+    A mirror that is a folder of this machine may lack files, which are downloaded then.
+    """
 
     def __init__(self, transfer: HttpTransfer, root: str | None) -> None:
         self._transfer = transfer
@@ -273,6 +285,11 @@ class UrlMirror:
         Raises what ``HttpTransfer.download`` raises, and ``IntegrityError`` for a web page in its place.
         """
         there = f"{self._root}/{url.removeprefix('https://')}" if self._root else url
+        if "://" not in there:
+            if Path(there).is_file():
+                copy_file(Path(there), dest)
+                return
+            there = url
         self._transfer.download(there, dest, size=size)
         with dest.open("rb") as file:
             beginning = file.read(256)
@@ -281,7 +298,7 @@ class UrlMirror:
             raise IntegrityError(
                 f"{url} is a web page instead of the file",
                 cause="a proxy, a login or a mirror answered in the host's place"
-                if self._root is None
+                if there == url
                 else "ORTPACKS_ARCHIVE_MIRROR names a server that answers with pages",
                 advice="Open the address in a browser to see what it says.",
             )
@@ -289,9 +306,24 @@ class UrlMirror:
 
 def download_url(mirror: UrlMirror, item: Input, pin: Pin | None, folder: Path) -> Path:
     """Download the file at a URL (``io.store.Source``)."""
-    dest = folder / url_name(item.spec)
+    dest = folder / file_name(item)
     mirror.download(item.spec, dest, size=pin.size if pin else 0)
     return dest
+
+
+def copy_here(item: Input, _pin: Pin | None, folder: Path) -> Path:
+    """Copy a file of this machine (``io.store.Source``). Raises ``ConfigError`` if it is not there."""
+    dest = folder / file_name(item)
+    if not Path(item.spec).is_file():
+        raise ConfigError(f"{item.spec} is no file.", advice="Correct the path.")
+    copy_file(Path(item.spec), dest)
+    return dest
+
+
+def copy_file(source: Path, dest: Path) -> None:
+    """Copy a file. Raises ``DiskError``."""
+    with disk_errors(dest, source.stat().st_size):
+        shutil.copyfile(source, dest)
 
 
 class _Archive(BaseModel):

@@ -32,8 +32,9 @@ from builder.io.docker.engine import DockerEngine
 from builder.io.git import download_tree
 from builder.io.package_index import PackageIndex
 from builder.io.process import ProcessRunner
-from builder.io.store import FileStore, UrlMirror, download_redist, download_url
+from builder.io.store import FileStore, UrlMirror, copy_here, download_redist, download_url
 from builder.io.transfer import HttpTransfer
+from builder.io.tree import pack_tree
 from builder.io.wheel import Patchelf
 
 _HINTS = {
@@ -114,6 +115,8 @@ class Wiring:
             # buildx keeps its state in this folder and fails without it
             self.env = {"BUILDX_CONFIG": str(self.cache / "buildx"), **self.env}
         self.offline = offline
+        self.is_trial = False
+        """Whether bases compile another source than in ``variants.yaml`` (``--source``)."""
         self.sleep = time.sleep
         self.console = Console(env=self.env)
         self.reporter = reporter or self.console
@@ -143,11 +146,25 @@ class Wiring:
         """The path of ``inputs.lock``."""
         return self.root / "inputs.lock"
 
-    @cached_property
-    def lock(self) -> Lock:
+    @property
+    def pins_file(self) -> Path:
+        """The file that new pins are written to: ``inputs.lock``, or in the cache for trials of sources."""
+        return self.cache / "trials.lock" if self.is_trial else self.lock_file
+
+    @property
+    def committed_lock(self) -> Lock:
         """The pins of ``inputs.lock``. Raises ``ConfigError``."""
         advice = "`git restore inputs.lock` brings it back; `./run lock` pins every input anew."
         return parse_lock(_read(self.lock_file, advice), self.lock_file.name)
+
+    @cached_property
+    def lock(self) -> Lock:
+        """The pins of ``inputs.lock``, and in a trial those that trials made. Raises ``ConfigError``."""
+        committed = self.committed_lock
+        if not self.is_trial or not self.pins_file.exists():
+            return committed
+        advice = f"Remove {self.pins_file}: trials pin their inputs anew."
+        return committed.with_more(parse_lock(_read(self.pins_file, advice), str(self.pins_file)))
 
     @cached_property
     def runner(self) -> ProcessRunner:
@@ -183,6 +200,8 @@ class Wiring:
                 InputKind.GIT: partial(download_tree, self.runner),
                 InputKind.REDIST: partial(download_redist, mirror),
                 InputKind.URL: partial(download_url, mirror),
+                InputKind.FILE: copy_here,
+                InputKind.TREE: partial(pack_tree, self.runner),
             },
             reporter=reporter,
             offline=self.offline,

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from builder.config.build_plan import BuildPlan, package_name
-from builder.config.inputs import LOCK_MISSING, Lock
+from builder.config.inputs import LOCK_MISSING, Input, Lock
 from builder.config.variants import Origin, open_inputs
 from builder.facts.gpu.compatibility import version_of
 from builder.files.digest import LocalFile
@@ -115,9 +115,10 @@ def check_plan(plan: BuildPlan, lock: Lock, missing: Sequence[str]) -> list[Find
 
 
 def check_pins(keys: Iterable[str], whose: str) -> list[Finding]:
-    """Return a finding for each of ``keys``, inputs without a pin that ``whose`` needs."""
-    advice = f"{LOCK_MISSING}: {whose} needs it. Then commit inputs.lock"
-    return [Finding(Code.R009, key, f"no pin in inputs.lock. {advice}") for key in keys]
+    """Return a finding for each of ``keys``, inputs of ``whose`` without a pin or of this machine."""
+    open_ = f"no pin in inputs.lock. {LOCK_MISSING}: {whose} needs it. Then commit inputs.lock"
+    here = "it is of this machine, and nobody else has it. Name an address that others reach"
+    return [Finding(Code.R009, key, here if Input.parse(key).is_here else open_) for key in keys]
 
 
 def check_tag(tag: str, versions: Collection[str]) -> list[Finding]:
@@ -203,8 +204,9 @@ def _check_base(candidates: Sequence[Candidate]) -> Iterator[Finding]:
         base = candidate.manifest.base
         if _compiled(candidate) and base.revision is None:
             advice = (
-                f"base {base.name} has no revision. Run `./run lock --missing` where its hosts answer, build "
-                "again, or pass --allow-unresolved to publish."
+                f"base {base.name} has no revision. Run `./run lock --missing` where its hosts answer, or "
+                "name in variants.yaml the commit of what --source or a tree: was, and build again; or pass "
+                "--allow-unresolved to publish."
             )
             yield Finding(Code.R009, candidate.file.name, advice)
 

@@ -51,41 +51,47 @@ ENV PATH=/usr/local/cuda/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/
 FROM toolchain AS source
 # ORT 1.21.0 and its dependencies as source, built static and PIC: no libabsl in NEEDED.
 RUN --mount=type=bind,source=sources,target=/sources <<'EOF'
-unpack() { mkdir -p "/src/$1" && tar -xf "/sources/$2" -C "/src/$1" --strip-components=1; }
-unpack onnxruntime "onnxruntime_1.21.0+dfsg.orig.tar.xz"
-unpack abseil_cpp "abseil_20240722.0.orig.tar.gz"
-unpack date "howardhinnant-date_3.0.3+ds.orig.tar.xz"
-unpack eigen "eigen3_3.4.0.orig.tar.bz2"
-unpack flatbuffers "flatbuffers_23.5.26+dfsg.orig.tar.xz"
-unpack nlohmann_json "nlohmann-json3_3.11.3.orig.tar.gz"
-unpack onnx "onnx_1.17.0.orig.tar.gz"
-unpack protobuf "protobuf_3.21.12.orig.tar.gz"
-unpack re2 "re2_20240702.orig.tar.gz"
-EOF
-COPY --from=cutlass cutlass_library/source/ /src/cutlass/
-COPY --from=cudnn-frontend include/ /src/cudnn_frontend/include/
-RUN --mount=type=bind,source=debs,target=/debs <<'EOF'
-for deb in "libboost1.83-dev_1.83.0-4.2_amd64.deb" "libmsgsl-dev_4.0.0-3.1_all.deb" "libsafeint-dev_3.0.28a+dfsg-4_all.deb"; do dpkg -x "/debs/$deb" /unpacked; done
-mkdir -p /src/mp11/include/boost /src/gsl/include /src/nothing
-mv /unpacked/usr/include/boost/mp11 /unpacked/usr/include/boost/mp11.hpp /src/mp11/include/boost/
-mv /unpacked/usr/include/gsl /src/gsl/include/
-mv /unpacked/usr/include/safeint /src/safeint
-rm -r /unpacked
+unpack() { mkdir -p "/src/$1" && tar -xf "/sources/$2" -C "/src/$1" --strip-components="$3"; }
+unpack onnxruntime "onnxruntime_1.21.0+dfsg.orig.tar.xz" 1
+unpack abseil_cpp "abseil_20240722.0.orig.tar.gz" 1
+unpack date "howardhinnant-date_3.0.3+ds.orig.tar.xz" 1
+unpack eigen "eigen3_3.4.0.orig.tar.bz2" 1
+unpack flatbuffers "flatbuffers_23.5.26+dfsg.orig.tar.xz" 1
+unpack nlohmann_json "nlohmann-json3_3.11.3.orig.tar.gz" 1
+unpack onnx "onnx_1.17.0.orig.tar.gz" 1
+unpack protobuf "protobuf_3.21.12.orig.tar.gz" 1
+unpack re2 "re2_20240702.orig.tar.gz" 1
+mkdir /src/nothing
 touch /src/nothing/CMakeLists.txt
 EOF
-COPY <<'EOF' /src/mp11/CMakeLists.txt
-add_library(boost_mp11 INTERFACE)
-add_library(Boost::mp11 ALIAS boost_mp11)
-target_include_directories(boost_mp11 INTERFACE ${CMAKE_CURRENT_SOURCE_DIR}/include)
+COPY --from=cudnn-frontend include/ /src/cudnn_frontend/include/
+COPY --from=cutlass cutlass_library/source/ /src/cutlass/
+RUN --mount=type=bind,source=debs,target=/debs <<'EOF'
+dpkg -x "/debs/libmsgsl-dev_4.0.0-3.1_all.deb" /unpacked
+mkdir -p /src/gsl/include
+(cd /unpacked/usr/include && cp -a --parents gsl /src/gsl/include/)
+rm -r /unpacked
+dpkg -x "/debs/libboost1.83-dev_1.83.0-4.2_amd64.deb" /unpacked
+mkdir -p /src/mp11/include
+(cd /unpacked/usr/include && cp -a --parents boost/mp11* /src/mp11/include/)
+rm -r /unpacked
+dpkg -x "/debs/libsafeint-dev_3.0.28a+dfsg-4_all.deb" /unpacked
+mv "/unpacked/usr/include/safeint" /src/safeint
+rm -r /unpacked
+EOF
+COPY <<'EOF' /src/cudnn_frontend/CMakeLists.txt
+add_library(cudnn_frontend INTERFACE)
+target_include_directories(cudnn_frontend INTERFACE ${CMAKE_CURRENT_SOURCE_DIR}/include)
 EOF
 COPY <<'EOF' /src/gsl/CMakeLists.txt
 add_library(GSL INTERFACE)
 add_library(Microsoft.GSL::GSL ALIAS GSL)
 target_include_directories(GSL INTERFACE ${CMAKE_CURRENT_SOURCE_DIR}/include)
 EOF
-COPY <<'EOF' /src/cudnn_frontend/CMakeLists.txt
-add_library(cudnn_frontend INTERFACE)
-target_include_directories(cudnn_frontend INTERFACE ${CMAKE_CURRENT_SOURCE_DIR}/include)
+COPY <<'EOF' /src/mp11/CMakeLists.txt
+add_library(boost_mp11 INTERFACE)
+add_library(Boost::mp11 ALIAS boost_mp11)
+target_include_directories(boost_mp11 INTERFACE ${CMAKE_CURRENT_SOURCE_DIR}/include)
 EOF
 COPY patches/ /patches/
 RUN <<'EOF'
@@ -152,10 +158,10 @@ set(FETCHCONTENT_SOURCE_DIR_MP11 /src/mp11 CACHE PATH "")
 set(FETCHCONTENT_SOURCE_DIR_NLOHMANN_JSON /src/nlohmann_json CACHE PATH "")
 set(FETCHCONTENT_SOURCE_DIR_ONNX /src/onnx CACHE PATH "")
 set(FETCHCONTENT_SOURCE_DIR_PROTOBUF /src/protobuf CACHE PATH "")
+set(FETCHCONTENT_SOURCE_DIR_PYTORCH_CPUINFO /src/nothing CACHE PATH "")
 set(FETCHCONTENT_SOURCE_DIR_RE2 /src/re2 CACHE PATH "")
-set(FETCHCONTENT_SOURCE_DIR_SAFEINT /src/nothing CACHE PATH "")
+set(FETCHCONTENT_SOURCE_DIR_SAFEINT /src/safeint CACHE PATH "")
 set(FETCHCONTENT_SOURCE_DIR_UTF8_RANGE /src/nothing CACHE PATH "")
-set(safeint_SOURCE_DIR /src/safeint CACHE PATH "")
 EOF
 # Units by the codes they are compiled for: what ORT's dispatch launches, from PTX that is made once (render --explain).
 COPY <<'EOF' /src/parts.tsv

@@ -26,10 +26,10 @@ ENV PATH=/usr/local/cuda/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/
 
 # ---------------------------------------------------------------------------------------------------------------
 FROM toolchain AS source
-# ORT 1.23.2 as its tag has it. Its CMake takes what it would download from mirror/, held to its own SHA-1 (cmake/deps.txt).
+# ORT 1.23.2 and its dependencies as source, built static and PIC: no libabsl in NEEDED.
 RUN --mount=type=bind,source=sources,target=/sources <<'EOF'
-mkdir -p /src/onnxruntime
-tar -xf "/sources/onnxruntime-v1.23.2.tar" -C /src/onnxruntime
+unpack() { mkdir -p "/src/$1" && tar -xf "/sources/$2" -C "/src/$1" --strip-components="$3"; }
+unpack onnxruntime "onnxruntime-v1.23.2.tar" 0
 EOF
 
 # ---------------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from builder.config.inputs import Input
-from builder.facts.ort.cmake_reader import reached
+from builder.facts.ort.cmake_run import reached
 from builder.io.wiring import Wiring
 from tests.support import ROOT
 
@@ -23,12 +23,30 @@ CONDITIONS = (
     *("A", "B", "NOT A", "C", "NOT D", "A AND B", "A OR B AND D", "NOT (A OR B) OR A", "UNIX", "WIN32 OR B"),
     *('C STREQUAL "some"', '"${C}" STREQUAL "other"', 'C MATCHES "^s(o|x)m"', "X", "NOT Y AND A", "OPT"),
     *('CMAKE_SYSTEM_NAME STREQUAL "Linux"', "DEFINED X", "${B}", "proj_never_set", "DEP"),
+    *(
+        '"a" IN_LIST L',
+        "C IN_LIST L",
+        "X VERSION_LESS 3.1",
+        "NOT X GREATER_EQUAL 2",
+        "DEFINED X AND NOT DEFINED Y",
+    ),
+    *('X MATCHES "in(n)" AND CMAKE_MATCH_1 STREQUAL "n"', '"${Y}" MATCHES "^some"'),
 )
 
 STEPS = (
     *("set(X ON)", "set(X OFF)", "set(Y ${C})", 'set(Y "${C}s;t" CACHE STRING "y")', "list(APPEND L a ${C})"),
     *('option(OPT "o" ON)', 'option(A "a" OFF)', 'cmake_dependent_option(DEP "d" ON "A;NOT B" OFF)'),
     *("include(more/one.cmake)", "include(two)", "work(x ${C})", "turn(B)", "message(STATUS ${X})"),
+    *("unset(X)", "list(REMOVE_ITEM L a)", 'list(FILTER L EXCLUDE REGEX "^s")', "set(X 3.10)", "set(L B;a)"),
+    *('string(REGEX MATCH "so" X "${C}")', 'string(REPLACE s "" X "${C}")', "give(Y)", "set(Z ${L})"),
+    *(
+        "give(X FLAG NAME b)",
+        "list(REMOVE_DUPLICATES L)",
+        "list(LENGTH L X)",
+        'string(APPEND X "1")',
+        "set(Z ${L})",
+        'set(Y "${${X}}")',
+    ),
 )
 
 
@@ -52,7 +70,10 @@ class Writer:
             "cmake_minimum_required(VERSION 3.28)\nproject(proj NONE)\ninclude(CMakeDependentOption)\n"
             "list(APPEND CMAKE_MODULE_PATH ${PROJECT_SOURCE_DIR}/modules)\n"
             "function(work one two)\nif(${two} STREQUAL one OR A)\nset(X inner)\nendif()\nmessage(STATUS w)\n"
-            "endfunction()\nmacro(turn name)\nset(${name} ON)\nendmacro()\n"
+            "endfunction()\nfunction(give out)\nif(A AND OPT)\nreturn()\nendif()\n"
+            'cmake_parse_arguments(PARSE_ARGV 1 P "FLAG" "NAME" "")\nset(${out} "${P_NAME}" PARENT_SCOPE)\n'
+            "set(P_FLAG ${P_FLAG} PARENT_SCOPE)\nendfunction()\n"
+            "macro(turn name)\nset(${name} ON)\nendmacro()\n"
         )
         return {
             "CMakeLists.txt": head + "\n".join(self._block(2)) + "\n",
@@ -78,6 +99,10 @@ class Writer:
             else:
                 yield self._random.choice(("foreach(X ${L} B)", "foreach(X IN LISTS L)", "foreach(X A ON)"))
                 yield from self._block(depth - 1, steps)
+                if self._random.random() < 0.5:
+                    end = self._random.choice(("break()", "continue()"))
+                    yield f"if({self._random.choice(CONDITIONS)})\n{end}\nendif()"
+                    yield from self._block(depth - 1, steps)
                 yield "endforeach()"
 
 
@@ -99,7 +124,7 @@ def traced(cmake: Path, folder: Path) -> set[tuple[str, int]]:
     }
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(40))
 def test_the_reader_misses_no_command_and_is_right_where_it_is_certain(
     cmake: Path, tmp_path: Path, seed: int
 ) -> None:

@@ -148,9 +148,9 @@ def test_a_build_takes_base_nvidia_pins_what_is_open_and_makes_its_package(
     (written,) = (user.folder / "dist").glob("*minimal-linux-x64.tar.zst.provenance.json")
     assert f'"sha256": "{internet.nvidia.removeprefix("sha256:")}"' in written.read_text(encoding="utf-8")
     assert made.base.revision  # the digest of all its parts: each has a pin
-    source = pins[f"git:https://{GITHUB}@v{internet.version}"]
-    assert source.revision == commit_of(internet.world, GITHUB, internet.version)
-    assert not [url for url in source.files if "utf8_range" in url]
+    key = f"git:https://{GITHUB}@v{internet.version}"
+    assert pins[key].revision == commit_of(internet.world, GITHUB, internet.version)
+    assert not [one for one in lock_of(user).sources[key].dependencies if one.name == "utf8_range"]
     assert pins[f"git:https://{GITLAB}@v{internet.version}"].is_open  # another base's
     assert f"GET {ARCHIVE}/dists/jammy/InRelease" in internet.world.sites().requests()
 
@@ -176,10 +176,10 @@ def test_base_redist_is_compiled_from_nvidias_archives_and_the_fork(user: Clone,
     require_compiled_here(made, "redist", internet.version)
     assert made.toolkit == RELEASE.rpartition(".")[0]
     pins = lock_of(user).pins
-    source = pins[f"git:https://{GITLAB}@v{internet.version}"]
-    assert source.revision == commit_of(internet.world, GITLAB, internet.version)
+    key = f"git:https://{GITLAB}@v{internet.version}"
+    assert pins[key].revision == commit_of(internet.world, GITLAB, internet.version)
     if not is_given():
-        assert [url for url in source.files if "utf8_range" in url]
+        assert [one for one in lock_of(user).sources[key].dependencies if one.name == "utf8_range"]
     assert not pins[f"redist:{RELEASE}/cuda_nvcc"].is_open
 
 

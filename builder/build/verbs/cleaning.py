@@ -24,7 +24,7 @@ from builder.publish.prepare import LICENCES_PAGE, SBOM_SUFFIX
 from builder.publish.wheels.distribution import STEM
 from builder.publish.wheels.package_wheels import WHEELS
 
-_INPUTS = ("incoming", "made", "relocated", "requirements", "rootfs", "store", "trees", "unpacked")
+_INPUTS = ("incoming", "made", "relocated", "requirements", "rootfs", "rules", "store", "trees", "unpacked")
 """Subfolders of the input cache whose contents can be fetched or made again."""
 
 _FILES = (

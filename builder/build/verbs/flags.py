@@ -15,6 +15,7 @@ from invoke.parser.argument import Argument
 from invoke.tasks import Task
 
 from builder.build.all_variants import require_memory
+from builder.build.source_trial import try_source
 from builder.build.variant_build import BuildOptions, VariantBuild
 from builder.compile.builders import named_builders
 from builder.compile.compile_cache import CompileCaches
@@ -46,6 +47,11 @@ FLAGS: Mapping[str, tuple[object, str]] = {
         "every variant and provider without `all: false` in variants.yaml; ./run matrix lists them",
     ),
     "base": ("auto", "auto (the first of variants.yaml that is available), nvidia, assembled or redist"),
+    "source": (
+        None,
+        "compile this ONNX Runtime: a folder, an archive, or a git repository's path or URL[@REF]",
+    ),
+    "dependency": ([], "with --source: NAME=WHAT, in place of an archive of its cmake/deps.txt"),
     "origin": (None, "auto (wheel where it serves the whole set), wheel or source"),
     "profile": (None, "full, lean or minimal; less than full is always compiled"),
     "host": (None, "wheel or source: where libonnxruntime.so.1 comes from"),
@@ -305,6 +311,8 @@ class ChosenVariants:
         do.
         """
         variants, wiring = self.variants(), self.wiring
+        if self.plan_options.source and not wiring.is_trial:
+            try_source(wiring, self.plan_options.source, self.plan_options.dependencies)
         options = BuildOptions(
             plan_options=self.plan_options,
             force=force,
@@ -339,15 +347,27 @@ def _chosen(
     all: bool,  # noqa: A002 - the flag is --all
     offline: bool,
     dist: str | None,
+    source: str | None = None,
+    dependency: Sequence[str] = (),
     builder: str | None = None,
     context: str | None = None,
     **what: object,
 ) -> ChosenVariants:
     options: Callable[..., PlanOptions] = plan_options
+    if source and what.get("release"):
+        raise ValidationError(
+            "--source makes packages of a source that variants.yaml does not name, and publish refuses those "
+            "(R009), so it does not go with --release",
+            advice="Name the source in variants.yaml, as a base.",
+        )
+    if dependency and not source:
+        raise ValidationError(
+            "--dependency goes with --source alone.", advice="In variants.yaml it is dependencies of a base."
+        )
     return ChosenVariants(
         wiring=make_wiring(dist, offline=offline),
         names=tuple(variant),
         every=all,
-        plan_options=options(offline=offline, **what),
+        plan_options=replace(options(offline=offline, **what), source=source, dependencies=tuple(dependency)),
         builders={"builder": builder, "context": context},
     )

@@ -16,6 +16,7 @@ import io
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -33,6 +34,7 @@ from builder.console import Console
 from builder.contents import build_record
 from builder.contents.build_record import BuildRecord, CompileRecord, record_name
 from builder.errors import BuilderError, ConfigError, SchemaError
+from builder.facts.ort.known_rules import read_sources
 from builder.farm import costs
 from builder.files.atomic_write import write_file
 from builder.files.digest import file_digest, other_bytes
@@ -237,6 +239,23 @@ def _compared(wiring: Wiring, name: str) -> Iterator[str]:
     yield from _measured_with(facts)
 
 
+def _rules(_wiring: Wiring, _name: str) -> Iterator[str]:
+    """Yield what was read from each source of ORT (``facts.ort.known_rules``)."""
+    yield "| source | stands for | CUDA | gcc | C++ | get the suffix `a` | CUDA units | compiled for a part |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for read in read_sources():
+        rules = read.rules
+        least = " | ".join(rules.minimums[name].value for name in ("cuda", "gcc", "cxx"))
+        units = len(list(rules.paths))
+        parts: Counter[str] = Counter()
+        for group in rules.groups:
+            parts[group.name] += group.units
+        split = ", ".join(f"{count} {name}" for name, count in parts.items())
+        release = read.first if read.is_release else f"{read.first} and newer"
+        accelerated = " ".join(map(str, rules.rewriting.accelerated))
+        yield f"| {read.source} | {release} | {least} | {accelerated} | {units} | {split} |"
+
+
 def _scaling_svg(wiring: Wiring) -> str:
     profile = "full"
     rows = list(scaling.rows(_planned(wiring, profile)))
@@ -282,6 +301,7 @@ PARTS: Mapping[str, Part] = {
     "scaling": _scaling,
     "machines": _machines,
     "compared": _compared,
+    "rules": _rules,
 }
 """The generators of parts, by the word in the comment that begins a part."""
 

@@ -20,7 +20,7 @@ from builder.config.variants import Limits
 from builder.contents.package_manifest import BUILT
 from builder.contents.required_files import is_users
 from builder.facts.gpu.compatibility import version_of
-from builder.facts.ort.versions import OPENS_LIBRARIES, opened_at_run_time
+from builder.facts.ort.versions import opened_at_run_time, opens_libraries
 from builder.finding import Code, Finding, Severity
 from builder.formats.package_names import LIB
 
@@ -365,7 +365,7 @@ def dlopens_are_known(library: Library) -> bool:
     if library.name != PROVIDER:
         return True
     return library.embedded_version is not None and (
-        not OPENS_LIBRARIES.holds(library.embedded_version) or bool(_by_table(library))
+        not opens_libraries(library.embedded_version) or bool(_by_table(library))
     )
 
 

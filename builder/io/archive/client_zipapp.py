@@ -104,13 +104,17 @@ _FINDING = threading.Lock()
 
 
 def imported_modules(source: Path, *entries: str) -> list[str]:
-    """Return ``entries`` and all our modules that they import, directly or not, as paths below ``source``."""
+    """Return ``entries`` and all our modules that they import, directly or not, as paths below ``source``.
+
+    With a module comes the JSON file of its name, where there is one.
+    """
     finder = ModuleFinder([str(source)])
     with _FINDING:
         for entry in entries:
             finder.run_script(str(source / entry))
-    files = (vars(module)["__file__"] for module in finder.modules.values())
-    return sorted({Path(file).relative_to(source).as_posix() for file in files if file})
+    files = [Path(file) for module in finder.modules.values() if (file := vars(module)["__file__"])]
+    data = [file.with_suffix(".json") for file in files]
+    return sorted({file.relative_to(source).as_posix() for file in (*files, *filter(Path.is_file, data))})
 
 
 def _modules(source: Path) -> list[str]:

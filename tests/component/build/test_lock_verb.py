@@ -37,6 +37,7 @@ from tests.support.factories.intake import (
     GIT,
     IMAGE,
     PYTHONS,
+    READ,
     Intake,
     Listing,
     take,
@@ -50,7 +51,7 @@ from tests.support.messages import Refused, Told
 def with_pythons(project: Project) -> list[str]:
     """Return the sorted keys of this project's lock if ``Listing`` is the index."""
     pythons = (f"wheel:{one}@{python}" for one in python_wheel_requirements(project) for python in PYTHONS)
-    return sorted([*(item.key for item in all_inputs(project, Lock(pins={GIT: Pin(files=FILES)}))), *pythons])
+    return sorted([*(item.key for item in all_inputs(project, Lock({}, {GIT: READ}))), *pythons])
 
 
 @pytest.fixture
@@ -72,7 +73,7 @@ def test_a_first_lock_pins_every_input_and_a_second_one_fetches_nothing(shop: Wi
     assert list(made) == with_pythons(shop.project)
     assert "dropped wheel:gone==1: no variant needs it any more" in reported(shop)
     assert made[IMAGE] == Pin(revision=DIGEST)
-    assert made[GIT] == Pin(revision=COMMIT, files=FILES)
+    assert (made[GIT], pins(shop).sources[GIT]) == (Pin(revision=COMMIT), READ)
     assert all(pin.sha256 or pin.revision for pin in made.values())
     listed = {key: sha1 for key, sha1 in intake.sha1.items() if sha1}
     assert listed == {f"url:{url}": "0123" * 10 for url in FILES}, "each archive is held to its list's SHA-1"
@@ -205,9 +206,7 @@ def test_missing_pins_only_what_has_none_and_is_in_reach(shop: Wiring) -> None:
     assert [finding.split()[0] for finding in caught.value.findings] == [IMAGE, CUDNN]
     text = shop.lock_file.read_text().replace("  ", " ")
     shop.lock_file.write_text(text)
-    assert pins(shop).pins == {**holes, GIT: Pin(revision=COMMIT, files=FILES)}, (
-        "the rest is another machine's"
-    )
+    assert pins(shop).pins == {**holes, GIT: Pin(revision=COMMIT)}, "the rest is another machine's"
     with pytest.raises(CheckFailedError):
         pinning.lock_missing(shop)
     assert shop.lock_file.read_text() == text, "nothing is written where nothing is found"

@@ -11,9 +11,11 @@ import pytest
 from packageurl import PackageURL
 
 from builder.config.build_plan import BuildPlan
-from builder.config.inputs import Lock, Pin
-from builder.config.variants import GitSource, Project
+from builder.config.fields import Override
+from builder.config.inputs import Input, InputKind, Lock, Pin
+from builder.config.variants import Project
 from builder.contents import sbom
+from builder.facts.ort.source import Dependency, SourceFacts
 from builder.finding import Code
 from builder.formats.manifest import Manifest
 from builder.formats.package_names import Layout
@@ -134,10 +136,10 @@ DEPS = (ROOT / "tests/data/formats/deps-1.21.0.txt").read_text()
 
 
 def test_of_a_git_tag_the_archives_of_its_own_list_are_compiled_in(project: Project, told: Told) -> None:
-    source = project.bases["nvidia"].source
-    assert isinstance(source, GitSource)
-    urls = tuple(line.split(";")[1] for line in DEPS.splitlines()[1:] if not line.startswith("googletest"))
-    pins = Lock({source.git.key: Pin(revision="1" * 40, files=urls)})
+    source = project.bases["nvidia"].source.item
+    rows = (line.split(";") for line in DEPS.splitlines()[1:] if not line.startswith("googletest"))
+    read = SourceFacts("1.23.2", tuple(Dependency(name, name, url, sha1, 1) for name, url, sha1 in rows))
+    pins = Lock({source.key: Pin(revision="1" * 40)}, {source.key: read})
     found = bom(made=on_base(project, "nvidia"), pins=pins)
     assert not bom_problems(render_bom(found))
     (ort,) = (one for one in found.components if one.name == "onnxruntime")
@@ -145,6 +147,26 @@ def test_of_a_git_tag_the_archives_of_its_own_list_are_compiled_in(project: Proj
     eigen = PackageURL.from_string(next(one.purl for one in ort.linked if one.name == "eigen"))
     assert (eigen.type, eigen.namespace, eigen.name) == ("generic", "libeigen", "eigen")
     assert str(eigen.qualifiers["download_url"]) in DEPS
+
+
+def test_what_stands_in_an_archives_place_is_compiled_in_in_its_place(project: Project, told: Told) -> None:
+    items = {
+        "json": Input(InputKind.URL, "https://h.example/json-3.tar.gz"),
+        "onnx": Input(InputKind.FILE, "/home/ada/onnx 1.tar.gz"),
+        "re2": Input(InputKind.TREE, "/home/ada/re2"),
+        "cutlass": Input(InputKind.WHEEL, "flashinfer-python==0.5.2"),
+    }
+    others = {**{name: Override(item) for name, item in items.items()}, "date": Override(None)}
+    base = replace(project.bases["nvidia"], dependencies=others)
+    made = on_base(replace(project, bases={**project.bases, "nvidia": base}), "nvidia")
+    names = ("abseil_cpp", *others)
+    read = SourceFacts(
+        "1.23.2", tuple(Dependency(one, one, f"https://h.example/{one}-1.zip", "", 1) for one in names)
+    )
+    found = bom(made=made, pins=Lock({}, {base.source.item.key: read}))
+    assert not bom_problems(render_bom(found))
+    (ort,) = (one for one in found.components if one.name == "onnxruntime")
+    told("\n".join(sorted(f"{one.name} {one.version} {one.supplier} {one.purl}" for one in ort.linked)))
 
 
 def test_one_that_is_not_valid_is_told_line_by_line_and_read_no_further() -> None:

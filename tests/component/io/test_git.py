@@ -10,8 +10,14 @@ import pytest
 
 from builder.config.inputs import Input, InputKind, Pin
 from builder.contents.provenance import Revision
-from builder.errors import CommandError, IntegrityError, ToolMissingError, TransferError, ValidationError
-from builder.io.git import download_tree, origin_of, revision_of, tag_commit
+from builder.errors import (
+    CommandError,
+    IntegrityError,
+    ToolMissingError,
+    TransferError,
+    ValidationError,
+)
+from builder.io.git import commit_of, download_tree, origin_of, revision_of
 from builder.io.process import ProcessRunner
 from tests.support.fakes.ports import FakeRunner
 
@@ -87,46 +93,121 @@ def test_another_repository_has_no_commit(repository: Path, runner: ProcessRunne
     assert revision_of(repository, in_hook) == revision_of(repository, runner)
 
 
-@pytest.mark.parametrize("tag", ["light", "heavy"])
-def test_a_tag_is_its_commit(repository: Path, runner: ProcessRunner, tag: str) -> None:
+@pytest.fixture
+def far(repository: Path, tmp_path: Path) -> ProcessRunner:
+    """The runner of a git that reaches the repository as ``https://git.example/o/n``."""
+    config = tmp_path / "config"
+    config.write_text(f'[url "{repository.as_uri()}"]\n\tinsteadOf = {FAR}\n')
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home"), "GIT_CONFIG_GLOBAL": str(config)}
+    return ProcessRunner(env)
+
+
+FAR = "https://git.example/o/n"
+
+
+def of(url: object, ref: str) -> Input:
+    return Input(InputKind.GIT, f"{url}@{ref}")
+
+
+@pytest.mark.parametrize(
+    ("ref", "name"),
+    [
+        *[("light", ""), ("heavy", ""), ("work/über", "refs/heads/work/über"), ("HEAD", "HEAD"), ("", "")],
+        ("both", ""),  # a tag counts before a branch
+    ],
+)
+def test_a_reference_is_its_commit(repository: Path, runner: ProcessRunner, ref: str, name: str) -> None:
     git(repository, "tag", "light")
     git(repository, "tag", "--annotate", "heavy", "--message", "a tag")
-    expected = git(repository, "rev-parse", f"{tag}^{{commit}}")
-    assert tag_commit(runner, f"{repository}@{tag}") == expected
+    git(repository, "tag", "both")
+    git(repository, "branch", "work/über")
+    git(repository, "branch", "both")
+    ref = ref or git(repository, "rev-parse", "HEAD")
+    expected = Pin(revision=git(repository, "rev-parse", f"{ref}^{{commit}}"), ref=name)
+    for url in (repository, repository / ".git", repository.as_uri()):
+        assert commit_of(runner, f"{url}@{ref}") == expected
+        assert (expected.ref, commit_of(runner, f"{url}@{ref}").ref) == (name, name)
 
 
-def test_a_tag_that_cannot_be_had_is_told(repository: Path, runner: ProcessRunner, tmp_path: Path) -> None:
+def test_what_cannot_be_had_is_told_by_the_reason(
+    repository: Path, runner: ProcessRunner, far: ProcessRunner, tmp_path: Path
+) -> None:
     without_git = ProcessRunner({"PATH": str(tmp_path)})
-    git(repository, "tag", "v1")
-    here, none = (Input(InputKind.GIT, f"{path.as_uri()}@v1") for path in (repository, tmp_path / "none"))
-    absent = Input(InputKind.GIT, f"{repository.as_uri()}@v9")
-    pin = Pin(revision="a" * 40)
+    git(repository, "tag", "v1.22.0")
+    git(tmp_path, "init", "--quiet", "empty")
+    here, none, empty = of(repository, "v1.22.0"), of(tmp_path / "none", "v1"), of(tmp_path / "empty", "HEAD")
+    gone, pin = of(FAR, "v9"), Pin(revision="a" * 40)
+    fetch = download_tree
     for error, said, ask in (
-        (ValidationError, "v9", lambda: tag_commit(runner, absent.spec)),
-        (TransferError, "v9", lambda: download_tree(runner, absent, pin, tmp_path)),
-        (TransferError, "none", lambda: tag_commit(runner, none.spec)),
-        (TransferError, "none", lambda: download_tree(runner, none, pin, tmp_path)),
-        (IntegrityError, "aaaaa, the tag leads to", lambda: download_tree(runner, here, pin, tmp_path)),
-        (ToolMissingError, "git", lambda: tag_commit(without_git, here.spec)),
-        (ToolMissingError, "git", lambda: download_tree(without_git, here, pin, tmp_path)),
+        (
+            ValidationError,
+            r"no tag or branch v1\.22\. Did you mean v1\.22\.0",
+            lambda: commit_of(runner, of(repository, "v1.22").spec),
+        ),
+        (
+            ValidationError,
+            "no tag or branch main-x. Name one that it has, or",
+            lambda: commit_of(runner, of(repository, "main-x").spec),
+        ),
+        (ValidationError, "empty has no commit", lambda: commit_of(runner, empty.spec)),
+        (TransferError, "none cannot be reached", lambda: commit_of(runner, none.spec)),
+        (ValidationError, f"has no commit {'a' * 40}.*unshallow", lambda: fetch(runner, here, pin, tmp_path)),
+        (TransferError, "v9", lambda: fetch(far, gone, pin, tmp_path)),
+        (IntegrityError, "aaaaa, v1.22.0 leads to", lambda: fetch(far, of(FAR, "v1.22.0"), pin, tmp_path)),
+        (ToolMissingError, "git", lambda: commit_of(without_git, here.spec)),
+        (ToolMissingError, "git", lambda: fetch(without_git, here, pin, tmp_path)),
+        (ToolMissingError, "git", lambda: fetch(without_git, gone, pin, tmp_path)),
     ):
         with pytest.raises(error, match=said):
             ask()
 
 
-def test_a_tags_tree_comes_as_a_tar(repository: Path, runner: ProcessRunner, tmp_path: Path) -> None:
-    """The tag lacks the file ``later``."""
+def names_in(tar: Path) -> list[str]:
+    with tarfile.open(tar) as archive:
+        return sorted(one.name for one in archive if one.isfile())
+
+
+def test_a_tree_comes_as_a_tar_of_its_commit(
+    repository: Path, runner: ProcessRunner, far: ProcessRunner, tmp_path: Path
+) -> None:
+    """The tag lacks the file ``later``, models are left out, and the same commit gives the same bytes from
+    wherever the repository is."""
+    (repository / "below").mkdir()
+    for name in ("model.onnx", "below/model.onnx", "below/old.ort", "below/ä b.txt"):
+        (repository / name).write_text(name)
+    git(repository, "add", ".")
+    git(repository, "commit", "--quiet", "--message", "two")
     git(repository, "tag", "v1")
     pin = Pin(revision=git(repository, "rev-parse", "v1"))
+    (repository / "later").write_text("three\n")
+    git(repository, "add", ".")
+    git(repository, "commit", "--quiet", "--message", "three")
+    git(tmp_path, "clone", "--quiet", "--bare", repository.as_uri(), "bare ß")
+    git(tmp_path, "clone", "--quiet", "--depth=1", "--branch=v1", repository.as_uri(), "shallow")
+    git(repository, "worktree", "add", "--quiet", str(tmp_path / "linked"))
+    places = (repository, repository.as_uri(), *(tmp_path / name for name in ("bare ß", "shallow", "linked")))
+    tars: dict[object, Path] = {}
+    for url, using in (*((place, runner) for place in places), (FAR, far)):
+        folder = tmp_path / f"into{len(tars)}"
+        folder.mkdir()
+        tars[url] = download_tree(using, of(url, "v1"), pin, folder)
+        assert [path.name for path in folder.iterdir()] == [tars[url].name]
+        assert names_in(tars[url]) == [".gitignore", "below/ä b.txt", "file"]
+    assert {tar.read_bytes() for tar in tars.values()} == {tars[FAR].read_bytes()}
+    assert [tars[place].name for place in (repository, FAR)] == ["a_tree-v1.tar", "n-v1.tar"]
+
+
+def test_a_branch_that_went_on_still_has_the_pinned_commit(
+    repository: Path, far: ProcessRunner, tmp_path: Path
+) -> None:
+    """A build takes what ``inputs.lock`` has, whatever was pushed since."""
+    git(repository, "checkout", "--quiet", "-b", "work")
+    pin = commit_of(far, f"{FAR}@work")
     (repository / "later").write_text("two\n")
     git(repository, "add", ".")
     git(repository, "commit", "--quiet", "--message", "two")
-    (tmp_path / "here").mkdir()
-    item = Input(InputKind.GIT, f"{repository.as_uri()}@v1")
-    tar = download_tree(runner, item, pin, tmp_path / "here")
-    assert [path.name for path in (tmp_path / "here").iterdir()] == ["a%20tree-v1.tar"]
-    with tarfile.open(tar) as archive:
-        assert sorted(one.name for one in archive if one.isfile()) == [".gitignore", "file"]
+    assert names_in(download_tree(far, of(FAR, "work"), pin, tmp_path)) == [".gitignore", "file"]
+    assert names_in(download_tree(far, of(FAR, pin.revision or ""), pin, tmp_path)) == [".gitignore", "file"]
 
 
 def test_a_server_that_is_too_slow_is_told() -> None:
@@ -134,7 +215,7 @@ def test_a_server_that_is_too_slow_is_told() -> None:
     slow = "error: RPC failed; curl 28 Operation too slow. Less than 1000 bytes/sec transferred"
     runner = FakeRunner(answers={"git": CommandError("git", tail=[slow, "fatal: expected 'packfile'"])})
     with pytest.raises(TransferError) as caught:
-        tag_commit(runner, "https://git.example/o/n@v1")
+        commit_of(runner, "https://git.example/o/n@v1")
     assert caught.value.cause == slow
 
 

@@ -10,7 +10,7 @@ import pytest
 from builder.config.inputs import Input, InputKind
 from builder.errors import BuilderError
 from builder.io.debian.apt_mirror import AptMirrors, download_debian
-from builder.io.git import download_tree, tag_commit
+from builder.io.git import commit_of, download_tree
 from builder.io.package_index import PackageIndex
 from builder.io.process import ProcessRunner
 from builder.io.store import UrlMirror, download_redist, download_url
@@ -90,7 +90,7 @@ def test_a_proxy_of_all_programs(password: str, tmp_path: Path, monkeypatch: pyt
     index = PackageIndex(runner, env, sys.executable, lambda _: None)
     for work in (
         lambda of: download_url(UrlMirror(of, None), ARCHIVE, None, tmp_path),
-        lambda _: tag_commit(runner, "https://git.invalid/o/n@v1"),
+        lambda _: commit_of(runner, "https://git.invalid/o/n@v1"),
         lambda _: index.download(Input.wheel("gpu-thing==1.0"), None, tmp_path),
     ):
         assert "fish" not in told(work, FakeReporter())
@@ -103,7 +103,7 @@ def test_a_password_that_gits_own_settings_add(tmp_path: Path) -> None:
     runner = ProcessRunner({"PATH": os.environ["PATH"], **env})
     item = Input(InputKind.GIT, "https://git.invalid/o/n@v1")
     for ask in (
-        lambda _: tag_commit(runner, item.spec),
+        lambda _: commit_of(runner, item.spec),
         lambda _: download_tree(runner, item, None, tmp_path),
     ):
         assert "fish" not in told(ask, FakeReporter())

@@ -241,6 +241,29 @@ def redist(folder: Path, listed: object = LIST) -> None:
     lay(folder, f"{root}/cuda_nvcc/linux-x86_64/{FILE}", ARCHIVE)
 
 
+class Asked:
+    """A transfer that notes addresses, each of which has its own bytes."""
+
+    def __init__(self) -> None:
+        self.urls: list[str] = []
+
+    def download(self, url: str, dest: Path, *, size: int = 0) -> None:
+        self.urls.append(url)
+        dest.write_text(url)
+
+
+def test_a_mirror_that_is_a_folder_is_asked_first_and_may_lack_files(tmp_path: Path) -> None:
+    asked, root = Asked(), tmp_path / "Spiegel über"
+    there, absent = "https://h.example/o/v1.zip", "https://h.example/o/v2.zip"
+    (root / "h.example/o").mkdir(parents=True)
+    (root / "h.example/o/v1.zip").write_text("here")
+    of_folder = UrlMirror(asked, f"{root}/")  # type: ignore[arg-type] # it is like one
+    for url, content in ((there, "here"), (absent, absent)):
+        of_folder.download(url, tmp_path / "file")
+        assert (tmp_path / "file").read_text() == content
+    assert asked.urls == [absent]
+
+
 def test_a_component_is_of_nvidias_list_or_pinned(folder: Path, mirror: UrlMirror, tmp_path: Path) -> None:
     redist(folder)
     got = download_redist(mirror, NVCC, None, tmp_path)

@@ -8,6 +8,7 @@ from pathlib import Path
 from builder.config.inputs import Input, InputKind, Pin
 from builder.config.toolkits import DATA
 from builder.errors import TransferError
+from builder.facts.ort.source import Dependency, SourceFacts
 from builder.io.process import Completed
 from builder.io.wiring import Wiring
 from tests.support.factories.binaries import elf, sass
@@ -39,26 +40,39 @@ CMAKE = "".join(
 
 FILES = tuple(f"https://github.com/some/{name}/archive/v1.zip" for name in sorted(DEPENDENCIES))
 
+READ = SourceFacts(
+    "1.23.2",
+    tuple(
+        Dependency(name, name, url, "0123" * 10, DEPENDENCIES.index(name) + 1)
+        for name, url in zip(sorted(DEPENDENCIES), FILES, strict=True)
+    ),
+)
+"""What is read of the source of ``GIT``."""
+
 
 class Intake:
     """A store that gives a size for its first ``reachable`` inputs and fails for all later ones."""
 
     folder: Path
     listed = DEPS
-    """The text of the source's ``deps.txt``."""
+    """The text of ``deps.txt`` of the source in git."""
 
     def __init__(self, reachable: int = 1000, sha256: str = "0" * 64) -> None:
         self.reachable, self.sha256 = reachable, sha256
         self.taken: list[str] = []
         self.sha1: dict[str, str] = {}
 
-    def tree(self, item: Input, revision: str) -> Path:
-        """Return a tar of ONNX Runtime's tree with the two files that ``lock`` reads."""
+    def fetch(self, item: Input) -> Path:
+        """Return a tar of ONNX Runtime's tree with the files that ``lock`` reads."""
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / "tree.tar"
+        is_git = item.kind is InputKind.GIT
+        version, above = ("1.23.2", "") if is_git else ("1.21.0", "onnxruntime-1.21.0/")
+        listed = self.listed if is_git else DEPS
+        texts = {"cmake/deps.txt": listed, "cmake/CMakeLists.txt": CMAKE, "VERSION_NUMBER": version}
         with tarfile.open(path, "w") as tar:
-            for name, text in (("deps.txt", self.listed), ("CMakeLists.txt", CMAKE)):
-                info = tarfile.TarInfo(f"cmake/{name}")
+            for name, text in texts.items():
+                info = tarfile.TarInfo(f"{above}{name}")
                 info.size = len(text)
                 tar.addfile(info, io.BytesIO(text.encode()))
         return path
@@ -107,6 +121,7 @@ def unlocked(folder: Path, root: Path) -> Wiring:
         package_index=Listing(),
     )
     take(made, Intake())
+    made.env = {**made.env, "ORTPACKS_CACHE": str(folder / "cache")}
     return made
 
 

@@ -15,6 +15,7 @@ from builder.config.load import load_project
 from builder.config.variants import Origin, Project, Variant, all_inputs
 from builder.contents.package_manifest import BinaryReport
 from builder.facts.gpu.architectures import Arch, Capability
+from builder.facts.ort.source import Dependency, SourceFacts
 from builder.finding import Finding
 from builder.formats.package_names import Host, Profile
 from tests.doubles.wheels import record_row
@@ -99,12 +100,23 @@ LIMITS = PROJECT.check
 
 
 def pinned(project: Project) -> Lock:
-    """Return a lock with a made-up pin for every input of a project, empty for git tags and images."""
+    """Return a lock with a made-up pin for every input of a project, empty for git and images.
+
+    The sources download what their bases have in its place.
+    """
     named = (InputKind.GIT, InputKind.IMAGE)
     pin = Pin(filename="file.whl", size=1, sha256="0" * 64)
     return Lock(
-        pins={item.key: Pin() if item.kind in named else pin for item in all_inputs(project, Lock(pins={}))}
+        {item.key: Pin() if item.kind in named else pin for item in all_inputs(project, Lock(pins={}))},
+        {
+            base.source.item.key: SourceFacts(base.ort_version, tuple(map(_archive, base.dependencies)))
+            for base in project.bases.values()
+        },
     )
+
+
+def _archive(name: str) -> Dependency:
+    return Dependency(name, name, f"https://host.example/{name}.zip", "0" * 40, 1)
 
 
 def lock() -> Lock:

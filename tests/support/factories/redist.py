@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from builder.config.inputs import REDIST, Input, InputKind, Lock, Pin
-from builder.config.variants import TarballSource, UnpackedToolkit
+from builder.config.variants import UnpackedToolkit
 from builder.io.store import FileStore
 from builder.io.wiring import Wiring
 
@@ -78,8 +78,8 @@ class Maker:
     def __init__(self, shop: Wiring, folder: Path, mirror: Path, repository: Path) -> None:
         base = shop.project.bases["assembled"]
         assert isinstance(base.toolkit, UnpackedToolkit)
-        assert isinstance(base.source, TarballSource)
-        self.toolkit, self.source, self.version = base.toolkit, base.source, base.ort_version
+        self.toolkit, self.source, self.version = base.toolkit, base.source.item, base.ort_version
+        self.others = base.dependencies
         self.cudart = shop.project.cuda.libraries["cudart"]
         pins = {**shop.lock.pins, _CPUINFO.key: _CPUINFO_PIN}
         self.store: FileStore = shop.store(Lock(pins=pins))
@@ -153,7 +153,7 @@ class Maker:
         """
         repository = self.repository
         repository.mkdir(parents=True)
-        tarball = self.store.fetch(self.source.tarball)
+        tarball = self.store.fetch(self.source)
         more = ("--strip-components=1", "--exclude=*cubin*")
         subprocess.run(["tar", "-xf", tarball, "-C", repository, *more], check=True)
         listed = repository / "cmake/deps.txt"
@@ -172,7 +172,7 @@ class Maker:
 
     def _archive(self, name: str, file: Path) -> None:
         """Write the archive of a line of ``deps.txt``. CMake goes by an archive's bytes, not by its name."""
-        packed = self.source.sources.get({"json": "nlohmann_json"}.get(name, name))
+        packed = self.others[name].tree
         if packed is not None:
             shutil.copy(self.store.fetch(packed), file)
             return
@@ -185,13 +185,12 @@ class Maker:
         if name == "utf8_range":
             return {"CMakeLists.txt": b""}
         if name == "cutlass":
-            return _below(self.store.unpack(self.source.wheels[name]) / "cutlass_library/source")
+            return _below(self.store.unpack(_given(self.others[name].item)) / "cutlass_library/source")
         if name == "cudnn_frontend":
-            wheel = self.store.unpack(self.source.wheels[name])
+            wheel = self.store.unpack(_given(self.others[name].item))
             return {**_below(wheel / "include", "include/"), **_lists(name)}
         include = self.folder / f"headers-{name}" / "usr/include"
-        role = {"microsoft_gsl": "gsl"}.get(name, name)
-        deb = self.store.fetch(_CPUINFO if name == "pytorch_cpuinfo" else self.source.debs[role])
+        deb = self.store.fetch(_CPUINFO if name == "pytorch_cpuinfo" else _given(self.others[name].item))
         subprocess.run(["dpkg-deb", "--extract", deb, include.parents[1]], check=True)
         if name == "safeint":
             return _below(include / "safeint")
@@ -206,6 +205,11 @@ class Maker:
 def undated(member: tarfile.TarInfo) -> tarfile.TarInfo:
     """Return the member without what differs from run to run, so that the engine keeps its layers."""
     return member.replace(mtime=0, uid=0, gid=0, uname="", gname="", deep=False)
+
+
+def _given(item: Input | None) -> Input:
+    assert item is not None
+    return item
 
 
 def _below(folder: Path, prefix: str = "") -> dict[str, bytes]:

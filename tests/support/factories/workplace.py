@@ -75,9 +75,10 @@ class Site:
         self.reporter = FakeReporter()
         self.shop = Wiring(root, dist=self.dist, reporter=self.reporter)
         self.shop.env = {**self.shop.env, "ORTPACKS_CACHE": str(cache)}
-        pins = pinned(self.shop.project).pins
+        made = pinned(self.shop.project)
+        pins = made.pins
         whole = {key: Pin(revision="f" * 40) if key.startswith("git:") else pin for key, pin in pins.items()}
-        self.store = Trove(cache, Lock(whole))
+        self.store = Trove(cache, Lock(whole, made.sources))
         self.rootfs = FakeRootfs(cache)
         self.compiles: tuple[int, ...] = LEGACY
         self.engine = FakeEngine(answer=Completed(code=0, stdout=printed(), stderr=""), on_build=self._export)

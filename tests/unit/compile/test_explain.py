@@ -18,6 +18,7 @@ from builder.config.build_plan import BuildPlan, widened
 from builder.config.variants import Project
 from builder.console import Console
 from builder.facts.gpu.architectures import Arch
+from builder.facts.ort.known_rules import rules_for
 from builder.facts.ort.units import left_out
 from builder.formats.package_names import Profile
 from tests.support.factories import packages
@@ -49,9 +50,9 @@ def test_every_difference_has_a_reason(project: Project, profile: Profile, base:
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("profile", Profile)
 def test_no_option_of_ours_escapes_the_comparison(profile: Profile, version: str) -> None:
-    ours = {
-        entry.name for entry in profiles.options(profile, version, left_out(LATEST, version), cpuinfo=False)
-    }
+    rules = rules_for(version)
+    options = profiles.options(profile, rules, "12.9", left_out(LATEST, rules), cpuinfo=False)
+    ours = {entry.name for entry in options}
     assert ours <= {setting.name for setting in settings(version)}
 
 

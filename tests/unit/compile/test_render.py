@@ -15,6 +15,7 @@ from builder.config.build_plan import BuildPlan, Rendered
 from builder.config.inputs import Input, InputKind, Lock, Pin
 from builder.config.variants import ImageSystem, ImageToolkit, Origin, Project, SuiteSystem
 from builder.errors import ConfigError
+from builder.facts.ort.source import Dependency, SourceFacts
 from builder.formats.package_names import Host, Profile
 from tests.support import ROOT
 from tests.support.factories import packages
@@ -153,8 +154,9 @@ JAMMY = "https://snapshot.ubuntu.com/ubuntu/20251101T000000Z/dists/jammy/InRelea
 
 def test_what_orts_own_build_would_download_lies_where_its_cmake_looks(project: Project, lock: Lock) -> None:
     """The path is from ORT 1.21's external/onnxruntime_external_deps.cmake: ``mirror/`` for ``https://``."""
-    pins = {SOURCE: Pin(revision="b" * 40, files=(ARCHIVE,)), f"url:{ARCHIVE}": Pin(sha256="1" * 64)}
-    made = rendered(decided(project, "redist"), repinned(lock, pins))
+    pins = {SOURCE: Pin(revision="b" * 40), f"url:{ARCHIVE}": Pin(sha256="1" * 64)}
+    facts = SourceFacts("1.23.2", (Dependency("abseil_cpp", "abseil_cpp", ARCHIVE, "0" * 40, 9),))
+    made = rendered(decided(project, "redist"), lock.with_more(Lock(pins, {SOURCE: facts})))
     assert ARCHIVE in [item.spec for item in made.sources]
     placed = "/src/onnxruntime/mirror/github.com/abseil/abseil-cpp/archive/refs/tags/20240722.0.zip"
     assert placed in made.dockerfile
@@ -175,12 +177,12 @@ def test_the_three_choices_combine(project: Project, lock: Lock) -> None:
     """
     systems = [project.bases[base].system for base in ("nvidia", "assembled")]
     toolkits = [project.bases[base].toolkit for base in ("nvidia", "assembled", "redist")]
-    sources = [project.bases[base].source for base in ("nvidia", "assembled")]
+    sources = [project.bases[base] for base in ("nvidia", "assembled")]
     seen = set()
     for system, toolkit, source in itertools.product(systems, toolkits, sources):
         if isinstance(system, SuiteSystem) and isinstance(toolkit, ImageToolkit):
             continue
-        base = replace(project.bases["assembled"], system=system, toolkit=toolkit, source=source)
+        base = replace(source, system=system, toolkit=toolkit, patches=())
         of = replace(project, bases={**project.bases, "assembled": base})
         for origin, profile in ((Origin.WHEEL, None), (Origin.SOURCE, Profile.FULL)):
             made = rendered(decided(of, origin=origin, profile=profile), lock)

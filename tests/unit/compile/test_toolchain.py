@@ -17,7 +17,8 @@ from builder.compile.explain import arch_list
 from builder.config.build_plan import BuildPlan, check_reach, compile_plan, divide, proposed, widened
 from builder.config.variants import Origin, Variant
 from builder.facts.gpu.architectures import Arch
-from builder.facts.ort.units import cmake_list, compiled, read_list, refused
+from builder.facts.ort.known_rules import rules_for
+from builder.facts.ort.units import cmake_list, compiled, read_list
 from tests.support.factories import packages
 from tests.support.tables import table
 
@@ -51,35 +52,36 @@ def test_official_lists_by_version(version: str, wheel: str, archive: str) -> No
     Those of 1.21.0's and 1.23.2's wheels are the code of the containers that hold most in PyPI's wheels.
     """
     listed = arch_list(version)
-    made = [read_list(text, version) for text in (listed.wheel, listed.archive)]
+    made = [read_list(text, rules_for(version)) for text in (listed.wheel, listed.archive)]
     assert [shown(each.sass, each.ptx) for each in made] == [wheel, archive]
 
 
 @pytest.mark.parametrize(("sm", "version", "told", "made"), table("compile/sets.txt"))
 def test_what_a_set_becomes(sm: str, version: str, told: str, made: str) -> None:
     assert cmake_list(arches(sm)) == told
-    found = compiled(arches(sm), version)
+    found = compiled(arches(sm), rules_for(version))
     assert shown(found.sass, found.ptx) == made
 
 
 @pytest.mark.parametrize(("text", "version", "made"), table("compile/lists.txt"))
 def test_suffixes_of_a_list(text: str, version: str, made: str) -> None:
-    found = read_list(text, version)
+    found = read_list(text, rules_for(version))
     assert shown(found.sass, found.ptx) == made
 
 
 def test_families_are_refused_by_two_lines() -> None:
     found = {
-        version: refused(arches("90 100f"), version) for version in ("1.22.0", "1.23.0", "1.24.4", "1.25.0")
+        version: rules_for(version).refused(arches("90 100f"))
+        for version in ("1.22.0", "1.23.0", "1.24.4", "1.25.0")
     }
     assert found == {"1.22.0": (), "1.23.0": arches("100f"), "1.24.4": arches("100f"), "1.25.0": ()}
     with pytest.raises(ValueError, match="Unrecognized CUDA architecture: 100f"):
-        compiled(arches("90 100f"), "1.23.0")
+        compiled(arches("90 100f"), rules_for("1.23.0"))
 
 
 def test_a_word_that_is_no_architecture() -> None:
     with pytest.raises(ValueError, match="Unrecognized CUDA architecture: native"):
-        read_list("90;native", "1.23.2")
+        read_list("90;native", rules_for("1.23.2"))
 
 
 VERSIONS = {"nvidia": "1.23.2", "assembled": "1.21.0"}

@@ -27,6 +27,7 @@ from builder.contents.provenance import (
     base_parts,
     build_arguments,
     check_provenance,
+    dependency,
     provenance_json,
     read_recipe,
     tree_differences,
@@ -34,6 +35,7 @@ from builder.contents.provenance import (
 )
 from builder.errors import ConfigError, SchemaError
 from builder.facts.gpu.architectures import Arch
+from builder.facts.ort.source import Dependency, SourceFacts
 from builder.files.digest import Digest
 from builder.formats.json_values import json_text
 from builder.formats.manifest import BaseEntry
@@ -185,9 +187,30 @@ def test_the_revision_of_a_base_on_an_image_counts_image_commit_lists_and_archiv
     snapshot = replace(base, system=replace(base.system, snapshot=(listed,)))
     project = replace(decided.project, bases={"nvidia": snapshot})
     files = {DEPENDENCY.key: pin(DEPENDENCY), listed.key: pin(listed), "wheel:cmake==3.31.6": pin(PTXAS)}
-    pins = {**files, IMAGE.key: pin(IMAGE), GIT.key: replace(pin(GIT), files=(DEPENDENCY.spec,))}
-    parts = base_parts(replace(decided, project=project), Lock(pins=pins), ())
+    pins = {**files, IMAGE.key: pin(IMAGE), GIT.key: pin(GIT)}
+    read = SourceFacts("1.21.0", (Dependency("abseil_cpp", "abseil_cpp", DEPENDENCY.spec, "0" * 40, 9),))
+    parts = base_parts(replace(decided, project=project), Lock(pins, {GIT.key: read}), ())
     told("\n".join(f"{part.uri} {part.digest} {part.annotations}" for part in parts))
+
+
+@pytest.mark.parametrize(
+    ("key", "pin"),
+    [
+        ("git:https://host/o/n@v1", Pin(revision="1" * 40)),
+        ("git:https://host/o/n@main", Pin(revision="1" * 40, ref="refs/heads/main")),
+        ("git:https://host/o/n@HEAD", Pin(revision="1" * 40, ref="HEAD")),
+        (f"git:https://host/o/n@{'1' * 40}", Pin(revision="1" * 40)),
+        ("git:/home/ada/ä b@main", Pin(revision="1" * 40, ref="refs/heads/main")),
+        ("file:/home/ada/x.tar.gz", Pin(filename="01-x.tar.gz", size=1, sha256="2" * 64)),
+        ("tree:/home/ada/ä b", Pin(filename="01-a.tar", size=1, sha256="2" * 64)),
+        ("tree:/home/ada/ort", Pin(filename="x", size=1, sha256="2" * 64, revision="1" * 40, is_dirty=True)),
+    ],
+)
+def test_a_source_is_named_without_the_folders_of_the_machine(key: str, pin: Pin, told: Told) -> None:
+    """What is of this machine has no digest, so a base that is compiled from it has no revision."""
+    part = dependency(Input.parse(key), pin)
+    assert "ada" not in part.uri
+    told(f"{part.uri} {dict(part.digest)} {dict(part.annotations)}")
 
 
 def revision_by_hand(statement: Json) -> str:

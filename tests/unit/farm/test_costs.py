@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.farm.costs import Cost, Line, estimate, learned, read, read_log, write
+from builder.farm.costs import Cost, Line, cost_of, estimate, learned, read, read_log, write
 
 CUDA, HOST = "CMakeFiles/cuda.dir/pool.cu.o", "CMakeFiles/cuda.dir/pool.cc.o"
 
@@ -32,6 +32,17 @@ def test_a_unit_nobody_has_compiled_costs_a_typical_one() -> None:
     """Medians of ORT 1.21: 22.3 s for five architectures, of which 6 s are the host compiler's, and 4 s."""
     guessed = [estimate({}, CUDA, 1), estimate({}, CUDA, 5), estimate({}, HOST, 5)]
     assert guessed == pytest.approx([9.26, 22.3, 4.0])
+
+
+def test_a_unit_nobody_has_compiled_costs_what_its_like_do() -> None:
+    folder = "CMakeFiles/cuda.dir/moe/"
+    known = {
+        f"{folder}gemm_{name}.cu.o": cost(seconds) for name, seconds in (("a", 20), ("b_1", 30), ("b_2", 40))
+    }
+    known |= {f"{folder}gemm_b_3.cc.o": cost(1), f"{folder}other.cu.o": cost(10)}
+    names = {"gemm_b_9": 40, "gemm_c": 30, "new": 30}
+    assert {name: cost_of(known, f"{folder}{name}.cu.o").cpu for name in names} == names
+    assert cost_of(known, f"{folder}deeper/gemm_a.cu.o") == cost_of({}, "gemm_a.cu.o")
 
 
 @pytest.mark.parametrize(

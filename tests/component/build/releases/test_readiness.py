@@ -13,6 +13,7 @@ from builder.build.verbs.releases.readiness import lines_of, release_readiness, 
 from builder.config.inputs import Lock, Pin, ort_wheel
 from builder.config.variants import base_inputs
 from builder.errors import CheckFailedError, ToolMissingError, ValidationError
+from builder.facts.ort.source import SourceFacts
 from builder.formats.package_names import Layout
 from builder.io.process import Completed
 from builder.publish.prepare import PublishOptions, ReleaseState
@@ -25,6 +26,9 @@ from tests.support.factories.wheel_release import WheelShop, open_wheel_shop
 from tests.support.fakes.ports import FakeRunner
 from tests.support.messages import Told
 from tests.support.schemas import schema
+
+READ = {"git:https://github.com/microsoft/onnxruntime@v1.23.2": SourceFacts("1.23.2", ())}
+"""What was read of the source of base nvidia."""
 
 
 @pytest.fixture
@@ -46,7 +50,7 @@ def cloned_from(stall: WheelShop, url: str) -> None:
 def pin_all(stall: WheelShop) -> None:
     wanted = base_inputs(stall.shop.project, "nvidia", Lock({}))
     pinned = (*wanted, ort_wheel(stall.shop.project.bases["nvidia"].ort_version))
-    stall.shop.__dict__["lock"] = Lock({one.key: Pin(revision="1" * 40) for one in pinned})
+    stall.shop.__dict__["lock"] = Lock({one.key: Pin(revision="1" * 40) for one in pinned}, READ)
 
 
 def points(stall: WheelShop, base: str = "auto", tag: str | None = None) -> dict[str, tuple[str, str, str]]:
@@ -114,7 +118,9 @@ def test_pins_are_those_of_the_base_that_compiled_or_was_named(stall: WheelShop)
     assert (state, "redist:12.9.1/cuda_nvcc" in found) == ("open", True)
     assert "All pinned: nvidia" in found
     wheel = ort_wheel(stall.shop.project.bases["nvidia"].ort_version).key
-    stall.shop.__dict__["lock"] = Lock({k: pin for k, pin in stall.shop.lock.pins.items() if k != wheel})
+    stall.shop.__dict__["lock"] = Lock(
+        {key: pin for key, pin in stall.shop.lock.pins.items() if key != wheel}, READ
+    )
     state, found, _ = points(stall)["pins"]
     assert (state, f"nvidia lacks 1: {wheel}" in found) == ("open", True)
     with pytest.raises(ValidationError, match="none of"):

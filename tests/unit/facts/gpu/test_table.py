@@ -28,7 +28,7 @@ from tests.support.messages import Told
 ALLOWED = (
     "facts/gpu/table.py",
     "contents/cuobjdump.py",  # architectures in the file that cuobjdump is tried on
-    *("facts/ort/", "config/build_plan.py", "compile/explain.py"),  # in ONNX Runtime's sources and builds
+    *("facts/ort/units.py", "config/build_plan.py"),  # in ONNX Runtime's builds
 )
 """Modules that may list several GPUs: the table, and facts about foreign bytes and sources."""
 

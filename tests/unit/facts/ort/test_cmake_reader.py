@@ -3,7 +3,8 @@
 import pytest
 
 from builder.errors import ParseError
-from builder.facts.ort.cmake_reader import commands_in, reached
+from builder.facts.ort.cmake_language import commands_in
+from builder.facts.ort.cmake_run import reached
 from tests.support.tables import table
 
 

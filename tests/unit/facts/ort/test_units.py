@@ -6,23 +6,24 @@ The devices that launch a unit are transcribed from ORT 1.21.0's sources, not co
 import pytest
 
 from builder.facts.gpu.architectures import Arch
+from builder.facts.ort.known_rules import rules_for
 from builder.facts.ort.units import (
     UnitSet,
     compiled,
     compiled_launches,
     expected_unit_sets,
     explained_by,
-    launches,
     left_out,
     meant_for,
     observed_unit_sets,
     shared_ptx,
     unit_sets,
-    without_device_code,
 )
 from tests.support.factories.unit_counts import FULL, FULL_LEGACY
 from tests.support.messages import Told
 from tests.support.tables import table
+
+READ = rules_for("1.21.0")
 
 WHEEL_1_31_1 = ("75 80 86 89 90a 120a", "80 86 89 90a 120a", "90a", "120a")
 """SASS of the 609 containers in onnxruntime-gpu 1.31.1's provider: of 217, 91, 292 and 9 of them."""
@@ -35,7 +36,8 @@ def arches(text: str) -> tuple[Arch, ...]:
 
 
 def sets(sm: str, version: str) -> tuple[UnitSet, ...]:
-    return unit_sets(compiled(arches(sm), version).sass, version)
+    rules = rules_for(version)
+    return unit_sets(compiled(arches(sm), rules).sass, rules)
 
 
 def kinds(sm: str, version: str) -> dict[str, str]:
@@ -112,7 +114,7 @@ def capable(*numbers: int) -> tuple[Arch, ...]:
 
 
 def test_units_are_launched_on_what_the_sources_ask_for() -> None:
-    read = launches("1.21.0")
+    read = READ.launches
     found = {launch.name: {arch.number for arch in launch.launched(capable(*DEVICES))} for launch in read}
     assert found == {name: set(map(int, numbers.split())) for name, numbers in table("ort/launches.txt")}
 
@@ -120,27 +122,27 @@ def test_units_are_launched_on_what_the_sources_ask_for() -> None:
 @pytest.mark.parametrize("sm", FULL)
 def test_sets_of_three_variants(sm: str, told: Told) -> None:
     whole = frozenset(arches(sm))
-    parts = [(launch, part) for launch, part in compiled_launches(whole, "1.21.0") if part != whole]
+    parts = [(launch, part) for launch, part in compiled_launches(whole, READ) if part != whole]
     told("\n".join(f"{launch.name}: {' '.join(map(str, sorted(part)))}" for launch, part in parts))
 
 
 def test_units_without_which_nothing_is_lost() -> None:
     both = ["flash attention", "lean attention"]
-    assert [launch.name for launch in left_out(capable(50, 61, 75), "1.21.0")] == both
-    assert [launch.name for launch in left_out(capable(100, 120), "1.21.0")] == both
-    assert left_out(capable(75, 80), "1.21.0") == ()
+    assert [launch.name for launch in left_out(capable(50, 61, 75), READ)] == both
+    assert [launch.name for launch in left_out(capable(100, 120), READ)] == both
+    assert left_out(capable(75, 80), READ) == ()
 
 
 @pytest.mark.parametrize("version", ["1.20.1", "1.22.2", "1.23.2", "1.31.1"])
 def test_nothing_is_left_out_of_releases_that_were_not_read(version: str) -> None:
-    sm = capable(50, 52, 61, 100)
-    assert (launches(version), [*compiled_launches(sm, version)], left_out(sm, version)) == ((), [], ())
-    assert (without_device_code(version), shared_ptx(sm, version)) == ((), {})
+    sm, rules = capable(50, 52, 61, 100), rules_for(version)
+    assert (rules.launches, [*compiled_launches(sm, rules)], left_out(sm, rules)) == ((), [], ())
+    assert (rules.without_device_code, shared_ptx(sm, rules)) == ((), {})
 
 
 def test_ptx_is_shared_within_a_set_that_holds_both() -> None:
     def pairs(*numbers: int) -> list[tuple[int, int]]:
-        return [(new.number, old.number) for new, old in shared_ptx(capable(*numbers), "1.21.0").items()]
+        return [(new.number, old.number) for new, old in shared_ptx(capable(*numbers), READ).items()]
 
     assert pairs(50, 52, 60, 61, 70) == [(52, 50), (61, 60)]
     assert pairs(52, 61, 70) == []
@@ -149,17 +151,17 @@ def test_ptx_is_shared_within_a_set_that_holds_both() -> None:
 
 def test_flash_and_lean_attention_are_made_from_one_ptx_from_ampere_to_hopper() -> None:
     """So ``modern`` and ``latest``, without an architecture in common, share their most expensive pieces."""
-    flash, lean, experts = (launches("1.21.0")[place] for place in (0, 1, -1))
+    flash, lean, experts = (READ.launches[place] for place in (0, 1, -1))
     for attention in (flash, lean):
-        assert shared_ptx(capable(80), "1.21.0", attention) == {}
-        assert shared_ptx(capable(80, 86), "1.21.0", attention) == {Arch(8, 6): Arch(8, 0)}
-        assert shared_ptx(capable(89, 90), "1.21.0", attention) == dict.fromkeys(capable(89, 90), Arch(8, 0))
-        assert shared_ptx(capable(80, 89), "1.23.0", attention) == {}
-    assert shared_ptx(capable(89, 90), "1.21.0", experts) == {}
+        assert shared_ptx(capable(80), READ, attention) == {}
+        assert shared_ptx(capable(80, 86), READ, attention) == {Arch(8, 6): Arch(8, 0)}
+        assert shared_ptx(capable(89, 90), READ, attention) == dict.fromkeys(capable(89, 90), Arch(8, 0))
+        assert shared_ptx(capable(80, 89), rules_for("1.23.0"), attention) == {}
+    assert shared_ptx(capable(89, 90), READ, experts) == {}
 
 
 def test_flash_attention_s_sass_for_8_0_serves_8_6_where_the_set_has_it() -> None:
-    flash, lean, *_ = launches("1.21.0")
+    flash, lean, *_ = READ.launches
     assert flash.compiled(capable(75, 80, 86)) == {Arch(8, 0)}
     assert flash.compiled(capable(75, 86)) == {Arch(8, 6)}
     assert flash.compiled((Arch(8, 0, "a"), Arch(8, 6))) == {Arch(8, 0, "a"), Arch(8, 6)}

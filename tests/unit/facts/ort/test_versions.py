@@ -3,39 +3,37 @@
 Expected values: ORT's CMake files and pull requests, read by hand; readelf and the wheels' containers.
 """
 
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
-from builder.facts.ort import versions
-from builder.facts.ort.versions import ReleaseRange, Rule, is_known, known_line, needs, opened_at_run_time
+from builder.facts.ort.known_rules import rules_for
+from builder.facts.ort.versions import (
+    is_known,
+    known_line,
+    opened_at_run_time,
+    opens_libraries,
+)
 from tests.support.tables import table
 
 (_, *VERSIONS), *_RULES = table("ort/rules.txt")
 
 HOLDS = {name: marks for name, *marks in _RULES}
 
+RULES: dict[str, Callable[[str], bool]] = {
+    "REWRITES_ARCHES": lambda version: rules_for(version).rewriting.line is not None,
+    "REFUSES_FAMILIES": lambda version: "f" in (rules_for(version).rewriting.refused or {}),
+    "SPLITS_UNITS": lambda version: bool(rules_for(version).groups),
+    "LLM_WITHOUT_120": lambda version: any(
+        group.name == "llm" and group.range_of([120]) is None for group in rules_for(version).groups
+    ),
+    "OPENS_LIBRARIES": opens_libraries,
+}
+
 
 @pytest.mark.parametrize("name", HOLDS)
-def test_which_versions_a_rule_holds_for(name: str) -> None:
-    rule: Rule = getattr(versions, name)
-    assert HOLDS[name] == ["x" if rule.holds(version) else "o" for version in VERSIONS]
-
-
-def test_the_page_tells_every_rule_with_its_source_and_the_table_has_it(root: Path) -> None:
-    page = " ".join((root / "docs/profiles.md").read_text(encoding="utf-8").split())
-    rules = {name: value for name, value in vars(versions).items() if isinstance(value, Rule)}
-    assert list(rules) == list(HOLDS)
-    for rule in rules.values():
-        assert rule.what in page
-        assert rule.source in page
-
-
-@pytest.mark.parametrize(("first", "last", "inside", "outside"), table("ort/spans.txt"))
-def test_spans_hold_both_ends_and_patches(first: str, last: str, inside: str, outside: str) -> None:
-    span = ReleaseRange(*(tuple(map(int, end.split("."))) if end else None for end in (first, last)))
-    assert all(version in span for version in inside.split())
-    assert not any(version in span for version in outside.split())
+def test_what_was_read_agrees_with_the_releases(name: str) -> None:
+    assert HOLDS[name] == ["x" if RULES[name](version) else "o" for version in VERSIONS]
 
 
 @pytest.mark.parametrize(("version", "line", "known"), table("ort/lines.txt"))
@@ -43,10 +41,23 @@ def test_the_nearest_known_line(version: str, line: str, known: str) -> None:
     assert (known_line(version), is_known(version)) == (line, known == "known")
 
 
-@pytest.mark.parametrize(("version", "gcc"), [("1.20.1", "9"), ("1.21.0", "9"), ("1.22.0", "11.1")])
-def test_oldest_tools(version: str, gcc: str) -> None:
-    least = needs(version)
-    assert (least.cuda, least.gcc, least.cmake) == ("11.4", gcc, "3.28")
+@pytest.mark.parametrize(
+    ("version", "cuda", "gcc", "cxx"),
+    [
+        *(("1.20.1", "11.4", "9", "17"), ("1.21.0", "11.4", "9", "17"), ("1.22.0", "11.4", "11.1", "17")),
+        *(("1.23.2", "11.4", "11.1", "17"), ("1.30.0", "12.0", "11.1", "20")),
+    ],
+)
+def test_oldest_tools(version: str, cuda: str, gcc: str, cxx: str) -> None:
+    least = {name: fact.value for name, fact in rules_for(version).minimums.items()}
+    assert least == {"cuda": cuda, "gcc": gcc, "cmake": "3.28", "cxx": cxx}
+
+
+def test_only_a_release_s_own_source_says_what_is_never_launched() -> None:
+    assert rules_for("1.21.0").launches
+    assert not rules_for("1.21.0").stands_in
+    other = rules_for("1.23.2")
+    assert (other.version, other.launches, other.stands_in) == ("1.23.2", (), True)
 
 
 NEEDED = {

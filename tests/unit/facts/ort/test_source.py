@@ -10,7 +10,7 @@ import pytest
 
 from builder.config.profiles import fixed_settings, open_settings
 from builder.errors import ParseError
-from builder.facts.ort.cmake_reader import Download, archives, mirrored
+from builder.facts.ort.source import Dependency, dependencies_in, mirrored, read_source
 
 SHA1 = {name: f"{number:040x}" for number, name in enumerate(("alpha", "beta", "gamma", "delta", "win"))}
 
@@ -23,7 +23,7 @@ project(anyname)
 option(anyname_USE_THING "a thing" OFF)
 include(external/deps.cmake)
 if(onnxruntime_USE_CUDA)
-  fetch(beta URL ${DEP_URL_beta} URL_HASH SHA1=${DEP_SHA1_beta})
+  fetch(Bee URL ${DEP_URL_beta} URL_HASH SHA1=${DEP_SHA1_beta})
 endif()
 if(onnxruntime_DISABLE_CONTRIB_OPS)
   fetch(gamma URL "${DEP_URL_gamma}")
@@ -43,21 +43,46 @@ EXTERNAL = (
 
 
 def files(listed: str = LIST, cmake: str = CMAKE) -> dict[str, str]:
-    return {"deps.txt": listed, "CMakeLists.txt": cmake, "external/deps.cmake": EXTERNAL}
+    return {
+        "cmake/deps.txt": listed,
+        "cmake/CMakeLists.txt": cmake,
+        "cmake/external/deps.cmake": EXTERNAL,
+        "VERSION_NUMBER": "1.29.0\n",
+    }
 
 
-def needed(files: Mapping[str, str]) -> tuple[Download, ...]:
+def needed(files: Mapping[str, str]) -> tuple[Dependency, ...]:
     """The archives of this project's builds."""
-    return archives(files, fixed_settings(), open_settings())
+    return dependencies_in(files, fixed_settings(), open_settings())
 
 
-def archive(name: str) -> Download:
-    return Download(f"https://host.example/{name}/archive/v1.zip", SHA1[name])
+def archive(name: str, line: int, content: str = "") -> Dependency:
+    url = f"https://host.example/{name}/archive/v1.zip"
+    return Dependency(name, content or name, url, SHA1[name], line)
 
 
 def test_what_the_options_of_a_build_use_is_needed_and_nothing_else() -> None:
-    """``gamma`` depends on the profile, so it is pinned for those that need it."""
-    assert needed(files()) == tuple(map(archive, ("alpha", "beta", "gamma")))
+    """``gamma`` depends on the profile, so it is pinned for those that need it. ``beta`` has another name for
+    ``FetchContent``."""
+    assert needed(files()) == (archive("alpha", 3), archive("beta", 4, "bee"), archive("gamma", 5))
+
+
+def test_a_source_is_its_version_and_what_it_downloads() -> None:
+    facts = read_source(files(), fixed_settings(), open_settings())
+    assert (facts.version, facts.dependencies) == ("1.29.0", needed(files()))
+
+
+@pytest.mark.parametrize("gone", ["VERSION_NUMBER", "cmake/deps.txt", "cmake/CMakeLists.txt"])
+def test_what_is_no_source_is_told_by_what_it_lacks(gone: str) -> None:
+    lacking = {path: text for path, text in files().items() if path != gone}
+    with pytest.raises(ParseError, match=f"no source of ONNX Runtime .*it has no {gone}. Name the top of"):
+        read_source(lacking, fixed_settings(), open_settings())
+
+
+@pytest.mark.parametrize("text", ["", "1.29", "v1.29.0", "1.29.0\n1.30.0", "1.29.0-dev"])
+def test_a_version_is_three_numbers(text: str) -> None:
+    with pytest.raises(ParseError, match=r"its VERSION_NUMBER is .* X\.Y\.Z"):
+        read_source({**files(), "VERSION_NUMBER": text}, fixed_settings(), open_settings())
 
 
 def test_a_list_without_a_line_that_is_not_used_is_fine() -> None:
@@ -83,4 +108,4 @@ def test_what_is_not_understood_is_told_with_its_place(listed: str, cmake: str, 
 
 
 def test_cmake_finds_an_archive_below_the_tree() -> None:
-    assert mirrored(archive("alpha").url) == "mirror/host.example/alpha/archive/v1.zip"
+    assert mirrored(archive("alpha", 3).url) == "mirror/host.example/alpha/archive/v1.zip"

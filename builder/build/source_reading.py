@@ -1,0 +1,105 @@
+"""What a base's source says of builds: read from the source itself, unless it is stored for its release.
+
+A reading takes 5 to 25 CPU seconds. It is kept in the cache, by the source's pin and all that it depends on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from builder.config.inputs import Input, InputKind
+from builder.config.profiles import open_settings, reading_settings
+from builder.config.variants import Base
+from builder.console import Reporter
+from builder.errors import ParseError
+from builder.facts.gpu.compatibility import NVCCS
+from builder.facts.ort import known_rules
+from builder.facts.ort.known_rules import DATA, ReadSource, is_read, read_sources, text_of
+from builder.facts.ort.rule_reader import read_rules
+from builder.facts.ort.source_rules import SourceRules
+from builder.facts.ort.source_tree import is_wanted
+from builder.files.atomic_write import write_file
+from builder.files.file_lock import exclusive
+from builder.io.store import texts_in
+from builder.io.wiring import Wiring
+
+_RELEASES = "https://github.com/microsoft/onnxruntime@v"
+
+_READER = Path(known_rules.__file__).parent
+
+
+def rules_of(wiring: Wiring, base: Base, reporter: Reporter) -> SourceRules | None:
+    """Return the rules of a base's source, which is fetched if needed.
+
+    ``None`` where those that are stored for its version hold (``rules_for``): of a release's own source, and
+    of one without a pin. Launches are left out where the stored rules have none, since the check of a package
+    knows these alone: it would miss what was not compiled. Raises ``ParseError`` and what fetching it does.
+    """
+    item, version = base.source.item, base.ort_version
+    is_stored = is_release(item, version) and (is_read(version) or not wiring.is_trial)
+    if is_stored or wiring.lock.is_open(item):
+        return None
+    rules = _kept(wiring, item, base.toolkit.version, reporter)
+    return rules if is_read(version) else replace(rules, launches=(), without_device_code=())
+
+
+def is_release(item: Input, version: str) -> bool:
+    """Return whether a source is that of a release itself: Debian's archive of it, or the project's tag."""
+    return item.kind is InputKind.DEBIAN or item.spec == f"{_RELEASES}{version}"
+
+
+def store_rules(wiring: Wiring, reporter: Reporter) -> None:
+    """Write the rules of releases that are pinned as sources, and whose own source was not read, to ``DATA``.
+
+    Raises what ``rules_of`` does.
+    """
+    bases = wiring.project.bases.values()
+    unread = {
+        base.ort_version: base.source.item
+        for base in bases
+        if is_release(base.source.item, base.ort_version) and not is_read(base.ort_version)
+        if not wiring.lock.is_open(base.source.item)
+    }
+    made = [
+        ReadSource(f"v{version}", version, _kept(wiring, item, NVCCS[-2], reporter))
+        for version, item in unread.items()
+    ]
+    if made:
+        options = {*reading_settings(), *open_settings()}
+        write_file(wiring.root / DATA, text_of((*read_sources(), *made), options).encode())
+
+
+def _kept(wiring: Wiring, item: Input, cuda: str, reporter: Reporter) -> SourceRules:
+    settings = reading_settings()
+    reader = [path.read_bytes() for path in sorted(_READER.glob("*.py"))]
+    what = repr((wiring.lock.pins[item.key], cuda, sorted(settings.items()))).encode()
+    file = wiring.cache / "rules" / f"{hashlib.sha256(b''.join((*reader, what))).hexdigest()[:32]}.json"
+    with exclusive(file.with_suffix(".lock"), lambda: reporter.say("waiting: another reads the source")):
+        if not file.exists():
+            reporter.say(f"reading {item.spec}: some 20 s, once")
+            rules = _read(wiring.store(wiring.lock, reporter).fetch(item), item, settings, cuda)
+            write_file(file, known_rules.dumps(rules).encode())
+        return known_rules.loads(SourceRules, file.read_text(encoding="utf-8"))
+
+
+def _read(tar: Path, item: Input, settings: Mapping[str, str], cuda: str) -> SourceRules:
+    paths: list[str] = []
+    try:
+        texts = texts_in(tar, _noting(paths), item.folders_above)
+        return read_rules(texts, paths, settings, cuda=cuda)
+    except ParseError as error:
+        error.what = f"{item.spec}: {error.what}"
+        raise
+
+
+def _noting(paths: list[str]) -> Callable[[str], bool]:
+    """Return ``is_wanted`` that adds each path to ``paths``."""
+
+    def wanted(path: str) -> bool:
+        paths.append(path)
+        return is_wanted(path)
+
+    return wanted

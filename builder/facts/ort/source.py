@@ -1,0 +1,168 @@
+"""What is read of a source of ONNX Runtime: its version, and what its own build downloads.
+
+``cmake/deps.txt`` has a line with name, URL and SHA-1 for each archive that any build needs. ORT's CMake
+files use the URL of a line as ``DEP_URL_<name>``; the lines that a build needs are those whose URL is used
+under its options. The command that uses it begins with its name for ``FetchContent``. CMake looks for each
+archive below ``mirror/<host>/<path>`` of the source tree before it downloads it
+(``cmake/external/onnxruntime_external_deps.cmake``, from 1.15 on), so a build with all archives there needs
+no network. CMake compares their SHA-1 and patches them as in the official build.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from builder.errors import ParseError
+from builder.facts.ort.cmake_run import FOLDER, reached
+
+VERSION_FILE = "VERSION_NUMBER"
+
+LIST = f"{FOLDER}/deps.txt"
+
+
+@dataclass(frozen=True)
+class Headers:
+    """A dependency that is headers alone: what ORT's CMake files link, and the headers."""
+
+    library: str
+    alias: str
+    """Another name of the library; empty if there is none."""
+    files: str
+    """Headers below a folder of headers, as a pattern of the shell."""
+
+
+HEADERS: Mapping[str, Headers] = {
+    "cudnn_frontend": Headers("cudnn_frontend", "", "*"),
+    "date": Headers("date", "date::date", "date*"),
+    "json": Headers("nlohmann_json", "nlohmann_json::nlohmann_json", "nlohmann*"),
+    "microsoft_gsl": Headers("GSL", "Microsoft.GSL::GSL", "gsl"),
+    "mp11": Headers("boost_mp11", "Boost::mp11", "boost/mp11*"),
+}
+"""Dependencies whose headers suffice, by the name in ``deps.txt``. Source of the targets: ``cmake/external``
+of 1.21.0 to 1.30."""
+
+_USE = re.compile(r"\$\{DEP_URL_(\w+)\}")
+
+_SHA1 = re.compile(r"[0-9a-fA-F]{40}")
+
+_NAME = re.compile(r"\w+", re.ASCII)
+
+_URL = re.compile(r"https://[A-Za-z0-9.-]+(?::[0-9]+)?(?:/[A-Za-z0-9._+~-]+)+")
+
+_VERSION = re.compile(r"(?:0|[1-9][0-9]*)(?:\.(?:0|[1-9][0-9]*)){2}")
+
+
+@dataclass(frozen=True)
+class Dependency:
+    """An archive that ORT's build downloads: a line of ``deps.txt``."""
+
+    name: str
+    content: str
+    """Its name for ``FetchContent``, in lower case: ``gsl`` for ``microsoft_gsl``."""
+    url: str
+    sha1: str
+    """Hex SHA-1 of its bytes, in lower case."""
+    line: int
+
+
+@dataclass(frozen=True)
+class SourceFacts:
+    """What was read of a source."""
+
+    version: str
+    dependencies: tuple[Dependency, ...]
+    """What builds need, sorted by name."""
+
+
+def read_source(
+    texts: Mapping[str, str], settings: Mapping[str, str], open_settings: Sequence[str]
+) -> SourceFacts:
+    """Return what is read of a source, by the texts of its files (``is_read``) by path.
+
+    Settings are as for ``cmake_run.reached``. Raises ``ParseError`` for what is no source of ONNX Runtime,
+    or none that is understood.
+    """
+    if lacking := [path for path in (VERSION_FILE, LIST, f"{FOLDER}/CMakeLists.txt") if path not in texts]:
+        raise ParseError(
+            "it is no source of ONNX Runtime that can be built here",
+            cause=f"it has no {lacking[0]}",
+            advice="Name the top of ONNX Runtime's own tree, 1.15 or newer.",
+        )
+    version = texts[VERSION_FILE].strip()
+    if not _VERSION.fullmatch(version):
+        raise ParseError(f"its {VERSION_FILE} is {version[:40]!r}", advice="Write three numbers: X.Y.Z.")
+    return SourceFacts(version, dependencies_in(texts, settings, open_settings))
+
+
+def is_read(path: str) -> bool:
+    """Return whether ``read_source`` wants the text of a file of the source tree."""
+    is_cmake = path.startswith(f"{FOLDER}/") and path.endswith(("/CMakeLists.txt", ".cmake"))
+    return is_cmake or path in {VERSION_FILE, LIST}
+
+
+def dependencies_in(
+    texts: Mapping[str, str], settings: Mapping[str, str], open_settings: Sequence[str]
+) -> tuple[Dependency, ...]:
+    """Return the archives that builds with these settings need, sorted by name.
+
+    An archive that is used under a condition that cannot be decided is needed. Raises ``ParseError`` for a
+    file that cannot be read, and for a use without a line in the list.
+    """
+    listed = _listed(texts[LIST])
+    used: dict[str, Dependency] = {}
+    scripts = {
+        path.removeprefix(f"{FOLDER}/"): text
+        for path, text in texts.items()
+        if path.startswith(f"{FOLDER}/") and path != LIST
+    }
+    try:
+        run = list(reached(scripts, settings, open_settings))
+    except ParseError as error:
+        error.what = f"{FOLDER}/{error.what}"  # the reader knows paths below the folder
+        raise
+    for command, is_certain in run:
+        for name in (name for argument in command.arguments for name in _USE.findall(argument.text)):
+            if name in listed:
+                used.setdefault(name, _dependency(name, command.arguments[0].text, *listed[name]))
+            elif is_certain:
+                raise _not_understood(
+                    f"{FOLDER}/{command.file}:{command.line}", f"deps.txt has no line for {name}"
+                )
+    if not used:
+        raise _not_understood(f"{FOLDER}/CMakeLists.txt", "nothing of deps.txt is downloaded by it")
+    return tuple(used[name] for name in sorted(used))
+
+
+def _listed(text: str) -> dict[str, tuple[str, str, int]]:
+    """Return URL, SHA-1 and number of the list's lines, by name."""
+    by_name = {}
+    for number, line in enumerate(map(str.strip, text.splitlines()), start=1):
+        if not line or line.startswith("#"):
+            continue
+        name, *rest = map(str.strip, line.split(";"))
+        if len(rest) != 2 or not _SHA1.fullmatch(rest[1]):  # noqa: PLR2004
+            raise _not_understood(f"{LIST}:{number}", f"{line!r} is not name;URL;SHA-1")
+        by_name[name] = (rest[0], rest[1].lower(), number)
+    return by_name
+
+
+def _dependency(name: str, content: str, url: str, sha1: str, line: int) -> Dependency:
+    if not _URL.fullmatch(url):
+        raise _not_understood(f"{LIST}:{line}", f"the address of {name} is no plain https URL")
+    known_as = content.lower() if _NAME.fullmatch(content) else name
+    return Dependency(name, known_as, url, sha1, line)
+
+
+def _not_understood(place: str, cause: str) -> ParseError:
+    return ParseError(
+        f"{place} of ONNX Runtime's source is not understood",
+        cause=cause,
+        advice="Name another version in variants.yaml.",
+    )
+
+
+def mirrored(url: str) -> str:
+    """Return the path, below the source tree, where ORT's CMake looks for the archive of a URL."""
+    return f"mirror/{url.removeprefix('https://')}"

@@ -1,26 +1,30 @@
 """What a base's source says of builds: read from the source itself, unless it is stored for its release.
 
-A reading takes 5 to 25 CPU seconds. It is kept in the cache, by the source's pin and all that it depends on.
+A source is read as it is repaired (``config.repairs``). A reading takes 5 to 25 CPU seconds. It is kept in
+the cache, by the source's pin and all that it depends on.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import replace
 from pathlib import Path
 
 from builder.config.inputs import Input, InputKind
 from builder.config.profiles import open_settings, reading_settings
+from builder.config.repairs import all_repairs
 from builder.config.variants import Base
 from builder.console import Reporter
 from builder.errors import ParseError
 from builder.facts.gpu.compatibility import NVCCS
 from builder.facts.ort import known_rules
+from builder.facts.ort.cmake_language import SourceLine
 from builder.facts.ort.known_rules import DATA, ReadSource, is_read, read_sources, text_of
 from builder.facts.ort.rule_reader import read_rules
 from builder.facts.ort.source_rules import SourceRules
 from builder.facts.ort.source_tree import is_wanted
+from builder.farm.repair import Repair, advice, repaired
 from builder.files.atomic_write import write_file
 from builder.files.file_lock import exclusive
 from builder.io.store import texts_in
@@ -75,7 +79,7 @@ def store_rules(wiring: Wiring, reporter: Reporter) -> None:
 def _kept(wiring: Wiring, item: Input, cuda: str, reporter: Reporter) -> SourceRules:
     settings = reading_settings()
     reader = [path.read_bytes() for path in sorted(_READER.glob("*.py"))]
-    what = repr((wiring.lock.pins[item.key], cuda, sorted(settings.items()))).encode()
+    what = repr((wiring.lock.pins[item.key], cuda, sorted(settings.items()), all_repairs())).encode()
     file = wiring.cache / "rules" / f"{hashlib.sha256(b''.join((*reader, what))).hexdigest()[:32]}.json"
     with exclusive(file.with_suffix(".lock"), lambda: reporter.say("waiting: another reads the source")):
         if not file.exists():
@@ -89,17 +93,41 @@ def _read(tar: Path, item: Input, settings: Mapping[str, str], cuda: str) -> Sou
     paths: list[str] = []
     try:
         texts = texts_in(tar, _noting(paths), item.folders_above)
-        return read_rules(texts, paths, settings, cuda=cuda)
+        repairs = repair_texts(texts)
+        return replace(read_rules(texts, paths, settings, cuda=cuda), repairs=repairs)
     except ParseError as error:
         error.what = f"{item.spec}: {error.what}"
         raise
 
 
 def _noting(paths: list[str]) -> Callable[[str], bool]:
-    """Return ``is_wanted`` that adds each path to ``paths``."""
+    """Return what says whether a file is read, and adds each path to ``paths``."""
+    to_repair = {repair.file for repair in all_repairs().values()}
 
     def wanted(path: str) -> bool:
         paths.append(path)
-        return is_wanted(path)
+        return is_wanted(path) or path in to_repair
 
     return wanted
+
+
+def repair_texts(texts: MutableMapping[str, str]) -> Mapping[str, SourceLine]:
+    """Repair the texts of a source by path, and return the repairs that it needs by name, with their lines.
+
+    Raises ``ParseError`` for a repair that does not fit.
+    """
+    places: dict[str, SourceLine] = {}
+    for name, repair in all_repairs().items():
+        if repair.file in texts and repair.beside in {"", *places}:
+            texts[repair.file], line = _repaired(texts[repair.file], repair)
+            places |= {name: SourceLine(repair.file, line)} if line else {}
+    return places
+
+
+def _repaired(text: str, repair: Repair) -> tuple[str, int]:
+    try:
+        return repaired(text, repair)
+    except ValueError as error:
+        raise ParseError(
+            f"repair {repair.name} does not fit {repair.file}", cause=str(error), advice=advice(repair)
+        ) from error

@@ -158,6 +158,8 @@ def _notes(plan: BuildPlan, division: CompilePlan) -> Iterator[str]:
         stand_in = standing_for(plan.ort_version).source
         yield f"the rules are those of {stand_in}: this version's own source was not read"
     yield from plan.rules.notes
+    for repair in plan.repairs:
+        yield f"the source is repaired at {plan.rules.repairs[repair.name]} ({repair.name}): {repair.why}"
     yield from (f"the source is patched with {patch}, which says why" for patch in plan.patches)
     yield from (f"{finding.code.name} {finding.message}" for finding in check_version(toolkit_of(plan)))
 
@@ -193,7 +195,10 @@ def _grouped(division: CompilePlan) -> Iterator[str]:
         if made:
             yield f"{units}: compiled for {' '.join(map(str, sorted(made)))} alone ({group.line})"
         else:
-            yield f"{units}: in no target for this set ({group.line}): what calls them may not link"
+            means = (
+                "what calls them may not link" if group in division.lost else "what calls them is left out"
+            )
+            yield f"{units}: in no target for this set ({group.line}): {means}"
 
 
 def _left_out(division: CompilePlan) -> Iterator[str]:

@@ -392,7 +392,10 @@ def _lint(decided: BuildPlan) -> list[Finding]:
     """
     if decided.origin is not Origin.SOURCE:
         return []
-    findings = [*lint(toolkit_of(decided)), *_without_kernels(decided), *_lost_units(decided)]
+    findings = [
+        *(*lint(toolkit_of(decided)), *_without_kernels(decided)),
+        *(*_lost_units(decided), *_left_out_operators(decided)),
+    ]
     if failed := finding.errors(findings):
         raise CompatibilityError([str(one) for one in failed])
     return findings
@@ -412,6 +415,21 @@ def _lost_units(decided: BuildPlan) -> Iterator[Finding]:
                 message=f"its CMake files compile no unit of {group.name} ({group.units}) for this set "
                 f"({group.line}): what calls them may not link, or not load",
                 wanted=f"a set with sm_{least} or newer, another version, or --profile lean",
+                got=sm_names(decided.variant.sm),
+                severity=Severity.WARNING,
+            )
+
+
+def _left_out_operators(decided: BuildPlan) -> Iterator[Finding]:
+    """Yield a warning for each repair that leaves out operators, in a set that has no use for their units."""
+    for repair in decided.repairs:
+        if repair.operators and all(arch.number < repair.below for arch in decided.variant.sm):
+            yield Finding(
+                code=Code.C011,
+                path=f"variants.{decided.variant.name}.sm",
+                message=f"operators without CUDA kernels in the package: {repair.operators}. {repair.why} "
+                f"({decided.rules.repairs[repair.name]})",
+                wanted=f"a set with sm_{repair.below} or newer for these",
                 got=sm_names(decided.variant.sm),
                 severity=Severity.WARNING,
             )

@@ -21,6 +21,7 @@ from builder.config.inputs import (
     file_name,
 )
 from builder.config.profiles import build_targets, options_of
+from builder.config.repairs import dumps
 from builder.config.variants import (
     BaseToolkit,
     ImageSystem,
@@ -123,6 +124,8 @@ def _view(plan: BuildPlan, division: CompilePlan, key: str, lock: Lock) -> dict[
         "outputs": _outputs(plan),
         "compiles_host": plan.host is Host.SOURCE,
         "patches": [_base_name(patch) for patch in plan.patches],
+        "repairs": dumps(plan.repairs) if plan.repairs else "",
+        "driver_stub": "CUDA::cuda_driver" in plan.rules.linked,
         "link_libraries": [
             (role, _lib_context(role), f"nvidia/{_PACKAGE_DIRECTORY.get(role, role)}/lib")
             for role in _link_roles(plan)

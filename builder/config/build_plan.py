@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from builder.config.inputs import DebianPackage, Input
+from builder.config.repairs import repairs_for
 from builder.config.variants import Base, Origin, Project, Variant
 from builder.facts.gpu.architectures import Arch, Capability
 from builder.facts.gpu.compatibility import assembles, compilable, runs_sass
@@ -27,6 +28,7 @@ from builder.facts.ort.launch_patterns import Launch
 from builder.facts.ort.source_rules import SourceRules, UnitGroup
 from builder.facts.ort.units import Compiled, compiled, compiled_launches, left_out, shared_ptx
 from builder.facts.ort.versions import sm_names
+from builder.farm.repair import Repair
 from builder.finding import Code, Finding, Severity
 from builder.formats.package_names import CUDA, REDUCED, Host, Layout, PackageName, Profile
 
@@ -76,6 +78,11 @@ class BuildPlan:
     def patches(self) -> tuple[str, ...]:
         """The base's patches to the sources that are compiled."""
         return self.on.patches if self.base != NO_BASE else ()
+
+    @property
+    def repairs(self) -> tuple[Repair, ...]:
+        """The repairs of ORT's source that the set needs."""
+        return repairs_for(self.rules.repairs, self.variant.sm)
 
     @property
     def layouts(self) -> tuple[Layout, ...]:
@@ -230,7 +237,7 @@ class CompilePlan:
     parts: tuple[UnitPart, ...]
     """All units; the last part has the units that are in no other part."""
     lost: tuple[UnitGroup, ...]
-    """The groups of units that ORT's CMake compiles in no target for the set."""
+    """The groups of units that ORT's CMake compiles in no target for the set, without those of repairs."""
     left_out: tuple[Launch, ...]
     """Units that no architecture of the set launches. They are among the contrib operators."""
 
@@ -266,13 +273,14 @@ def compile_plan(plan: BuildPlan) -> CompilePlan:
     targets = divide(sm, plan.on.toolkit.version, plan.on.toolkit.ptxas)
     parts: list[UnitPart] = []
     lost: list[UnitGroup] = []
+    left_out_units = tuple(path for repair in plan.repairs for path in repair.units)
     if plan.profile is Profile.FULL:
         parts += (UnitPart(path, {}) for path in rules.without_device_code)
         for launch, part in compiled_launches(sm, rules):
             parts.append(_part(launch.path, sorted(part), targets, rules, launch))
         for group in rules.groups:
             made = _compiled_by_cmake(group, targets)
-            lost += [] if made else [group]
+            lost += [] if made or group.is_below(left_out_units) else [group]
             parts += (replace(_part(path, made, targets, rules), is_by_cmake=True) for path in group.paths)
     parts.append(_part("", sm, targets, rules))
     return CompilePlan(sm, rules, targets, tuple(parts), tuple(lost), left_out(sm, rules))

@@ -74,7 +74,9 @@ def rules_for(version: str) -> SourceRules:
     read = standing_for(version)
     if is_read(version):
         return read.rules
-    return replace(read.rules, version=version, launches=(), without_device_code=(), stands_in=True)
+    return replace(
+        read.rules, version=version, launches=(), without_device_code=(), stands_in=True, repairs={}
+    )
 
 
 def text_of(sources: Iterable[ReadSource], options: Collection[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from builder.facts.gpu.architectures import Arch
 from builder.facts.gpu.compatibility import version_of
@@ -68,6 +68,10 @@ class UnitGroup:
     line: SourceLine | None
     """The line that makes the target of the first range."""
 
+    def is_below(self, beginnings: tuple[str, ...]) -> bool:
+        """Return whether the paths of all its units begin with one of these."""
+        return all(path.startswith(beginnings) for path in self.paths)
+
     def range_of(self, numbers: Collection[int]) -> Range | None:
         """Return the range that decides for a set; ``None`` if the units are compiled in no target."""
         return next((one for one in self.ranges if any(number in one for number in numbers)), None)
@@ -113,6 +117,8 @@ class SourceRules:
     """What could not be decided."""
     stands_in: bool = False
     """Whether they are the rules of another source, which stands for this version."""
+    repairs: Mapping[str, SourceLine] = field(default_factory=dict)
+    """The repairs that the source needs for some sets, each with the line that needs it."""
 
     def read_list(self, text: str) -> tuple[frozenset[Arch], tuple[Arch, ...]]:
         """Return the SASS and PTX of the units for the whole list with this CMAKE_CUDA_ARCHITECTURES.

@@ -33,7 +33,9 @@ from builder.errors import (
     TransferError,
     ValidationError,
 )
+from builder.facts.ort.cmake_language import SourceLine
 from builder.facts.ort.known_rules import DATA, ReadSource, loads, read_sources
+from builder.farm.repair import Repair
 from builder.formats.package_names import Host
 from builder.io.wiring import Wiring
 from tests.support import ROOT
@@ -494,6 +496,27 @@ def test_launches_that_the_check_does_not_know_leave_nothing_out(shop: Wiring, t
     rules = rules_of(shop, shop.project.bases["assembled"], shop.reporter)
     assert rules is not None
     assert (rules.version, rules.launches, rules.without_device_code) == ("1.30.0", (), ())
+
+
+def test_rules_are_read_from_the_source_as_it_is_repaired(
+    shop: Wiring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Units that a repair gives a target are no more missed; one that does not fit stops the plan."""
+    gone = Repair(
+        *("a", "big needs 7.5", "cmake/cuda_provider.cmake", "from.75", "^from.75 list.$", "from(50 list)"),
+        *("from.50", 75, ("1.40",)),
+    )
+    beside = replace(gone, name="b", file="onnxruntime/core/a.cc", symptom="a", pattern="a;", beside="c")
+    monkeypatch.setattr(source_reading, "all_repairs", lambda: {"a": gone, "b": beside})
+    folder = lay_source(tmp_path / "source", "1.30.0")
+    try_source(shop, str(folder))
+    rules = rules_of(shop, shop.project.bases["assembled"], shop.reporter)
+    assert rules is not None
+    assert rules.repairs == {"a": SourceLine("cmake/cuda_provider.cmake", 40)}
+    assert "big" not in {group.name for group in rules.groups}
+    monkeypatch.setattr(source_reading, "all_repairs", lambda: {"a": replace(gone, pattern="nothing")})
+    with pytest.raises(ParseError, match=r"repair a does not fit cmake/cuda_provider\.cmake: its pattern"):
+        rules_of(shop, shop.project.bases["assembled"], shop.reporter)
 
 
 def test_a_release_and_a_source_without_a_pin_have_the_stored_rules(shop: Wiring) -> None:

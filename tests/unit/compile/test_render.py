@@ -10,12 +10,18 @@ from dataclasses import replace
 import pytest
 from jinja2 import FileSystemLoader
 
+from builder.compile.explain import explain
+from builder.compile.plan import _left_out_operators
 from builder.compile.render import _toolchain_key, ninja_tree, render
 from builder.config.build_plan import BuildPlan, Rendered
 from builder.config.inputs import Input, InputKind, Lock, Pin
 from builder.config.variants import ImageSystem, ImageToolkit, Origin, Project, SuiteSystem
 from builder.errors import ConfigError
+from builder.facts.gpu.architectures import architectures
+from builder.facts.ort.cmake_language import SourceLine
+from builder.facts.ort.known_rules import rules_for
 from builder.facts.ort.source import Dependency, SourceFacts
+from builder.finding import Code
 from builder.formats.package_names import Host, Profile
 from tests.support import ROOT
 from tests.support.factories import packages
@@ -192,3 +198,29 @@ def test_the_three_choices_combine(project: Project, lock: Lock) -> None:
             assert made.network is not isinstance(system, SuiteSystem)
             seen.add(made.dockerfile)
     assert len(seen) >= 10
+
+
+def test_a_source_is_repaired_for_sets_that_need_it_before_it_is_configured(
+    project: Project, lock: Lock
+) -> None:
+    line = SourceLine("cmake/x.cmake", 7)
+    names = ("gated-add-without-half-arithmetic", "no-experts-without-their-units")
+    stored = replace(rules_for("1.21.0"), repairs=dict.fromkeys(names, line), linked=("CUDA::cuda_driver",))
+    plan = replace(decided(project), source_rules=stored)
+    step = "RUN python3 /ortpacks/builder/farm/repair.py /src/onnxruntime /src/repairs.json\n"
+    stub = "-Wl,-soname,libcuda.so.1 -o /usr/local/cuda/lib64/stubs/libcuda.so"
+    made = rendered(plan, lock).dockerfile
+    assert made.index(names[0]) < made.index(names[1]) < made.index(step) < made.index("FROM source AS build")
+    assert made.index(stub) < made.index("cmake -C /src/options.cmake")
+    newer = replace(plan, variant=replace(plan.variant, sm=architectures("75,80")))
+    assert [text in rendered(newer, lock).dockerfile for text in (*names, step, stub)] == [False] * 3 + [True]
+    assert [text in rendered(decided(project), lock).dockerfile for text in (step, stub)] == [False] * 2
+    said = [note for note in explain(plan).notes if "repaired" in note]
+    assert [note.partition(": ")[0] for note in said] == [
+        f"the source is repaired at cmake/x.cmake:7 ({name})" for name in names
+    ]
+    (finding,) = _left_out_operators(plan)
+    assert (finding.code, finding.wanted) == (Code.C011, "a set with sm_75 or newer for these")
+    assert "operators without CUDA kernels in the package: MoE, QMoE" in finding.message
+    mixed = replace(plan, variant=replace(plan.variant, sm=architectures("70,75")))
+    assert not list(_left_out_operators(mixed))

@@ -1,0 +1,116 @@
+"""Tests of the repairs of ORT's source, each on a text of our own that has its symptom."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from builder.config.repairs import all_repairs, dumps, repairs_for
+from builder.facts.gpu.architectures import architectures
+from builder.farm.repair import Repair, main, repaired
+
+MADE_UP: Mapping[str, tuple[str, str]] = {
+    "gated-add-without-half-arithmetic": (
+        """half add(half x) {
+  asm volatile("mul.rn.f16 %0");
+  return __ushort_as_half(sum);
+}
+""",
+        """half add(half x) {
+#if __CUDA_ARCH__ >= 530
+  asm volatile("mul.rn.f16 %0");
+  return __ushort_as_half(sum);
+#else
+*
+#endif
+}
+""",
+    ),
+    "no-experts-without-their-units": (
+        """  include(onnxruntime_cuda_source_filters.cmake)
+  if(_ort_llm_cuda_architectures)
+""",
+        """  include(onnxruntime_cuda_source_filters.cmake)
+*MIN_SM 75)
+*
+  endif()
+  if(_ort_llm_cuda_architectures)
+""",
+    ),
+    "no-kernels-of-experts": (
+        """  A,
+  BuildKernelCreateInfo<CUDA_MS_OP_TYPED_CLASS_NAME(1, half, MoE)>,
+  BuildKernelCreateInfo<CUDA_MS_OP_TYPED_CLASS_NAME(1, half, QMoE)>,
+  B,
+""",
+        """  A,
+#ifndef ORTPACKS_NO_EXPERTS
+  BuildKernelCreateInfo<CUDA_MS_OP_TYPED_CLASS_NAME(1, half, MoE)>,
+  BuildKernelCreateInfo<CUDA_MS_OP_TYPED_CLASS_NAME(1, half, QMoE)>,
+#endif
+  B,
+""",
+    ),
+    "libraries-of-another-abseil": (
+        "set(ABSEIL_LIBS\nabsl::weakly_mixed_integer)\n",
+        "set(ABSEIL_LIBS\nabsl::weakly_mixed_integer)\nforeach(*\nendforeach()\n",
+    ),
+}
+"""By the name of a repair: a text before, and after it, with ``*`` for the rest of what is put in."""
+
+SAMPLE = Repair("a", "it is old", "x/a.cc", "old", "^old$", r"new \g<0>", "new", 53, ("1.0",))
+
+
+def test_each_repair_is_tried_on_a_text_of_ours() -> None:
+    assert [*MADE_UP] == [*all_repairs()]
+
+
+@pytest.mark.parametrize("name", MADE_UP)
+def test_a_repair_is_made_once(name: str) -> None:
+    repair, (text, expected) = all_repairs()[name], MADE_UP[name]
+    made, line = repaired(text, repair)
+    assert re.fullmatch(re.escape(expected).replace(r"\*", ".*"), made, re.DOTALL)
+    assert text.splitlines()[line - 1] in expected
+    assert repaired(made, repair) == (made, 0)
+    assert repaired("something else\n", repair) == ("something else\n", 0)
+    with pytest.raises(ValueError, match=r"its pattern matches 2 times, not once, and line \d needs it"):
+        repaired(text * 2, repair)
+
+
+def test_what_a_repair_makes_is_looked_at() -> None:
+    with pytest.raises(ValueError, match=r"what it makes of line 2 is not as it says"):
+        repaired("1\nold\n", replace(SAMPLE, repaired="newest"))
+
+
+def test_a_set_gets_the_repairs_that_it_needs() -> None:
+    names = [name for name in MADE_UP if name != "no-kernels-of-experts"]
+    assert [[one.name for one in repairs_for(names, architectures(sm))] for sm in ("52,86", "70", "75")] == [
+        names,
+        [name for name in names if name != "gated-add-without-half-arithmetic"],
+        ["libraries-of-another-abseil"],
+    ]
+
+
+def test_the_container_repairs_a_source_and_stops_where_a_repair_does_not_fit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, listed = tmp_path / "x/a.cc", tmp_path / "repairs.json"
+    file.parent.mkdir()
+    file.write_bytes("// größer\r\nold\n".encode())
+    listed.write_text(dumps([SAMPLE, replace(SAMPLE, name="b", file="x/b.cc")]), encoding="utf-8")
+    assert main(tmp_path, listed) == 0
+    assert file.read_bytes() == "// größer\r\nnew old\n".encode()
+    assert capsys.readouterr().out == ("ortpacks: repair a: x/a.cc:2\nortpacks: repair b: not needed\n")
+    assert main(tmp_path, listed) == 0
+    assert "repair a: not needed\n" in capsys.readouterr().out
+    file.write_text("old\nold\n", encoding="utf-8")
+    assert main(tmp_path, listed) == 1
+    assert capsys.readouterr().out.startswith(
+        "ortpacks: repair a does not fit x/a.cc: its pattern matches 2 times, not once, and line 1 needs it. "
+        "It was tried on 1.0. Mend it in builder/config/repairs.toml for this source,"
+    )
+    assert file.read_text(encoding="utf-8") == "old\nold\n"

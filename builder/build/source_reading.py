@@ -102,7 +102,7 @@ def _read(tar: Path, item: Input, settings: Mapping[str, str], cuda: str) -> Sou
 
 def _noting(paths: list[str]) -> Callable[[str], bool]:
     """Return what says whether a file is read, and adds each path to ``paths``."""
-    to_repair = {repair.file for repair in all_repairs().values()}
+    to_repair = {repair.file for repair in all_repairs().values() if not repair.dependency}
 
     def wanted(path: str) -> bool:
         paths.append(path)
@@ -118,7 +118,7 @@ def repair_texts(texts: MutableMapping[str, str]) -> Mapping[str, SourceLine]:
     """
     places: dict[str, SourceLine] = {}
     for name, repair in all_repairs().items():
-        if repair.file in texts and repair.beside in {"", *places}:
+        if not repair.dependency and repair.file in texts and repair.beside in {"", *places}:
             texts[repair.file], line = _repaired(texts[repair.file], repair)
             places |= {name: SourceLine(repair.file, line)} if line else {}
     return places

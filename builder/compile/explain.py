@@ -159,7 +159,11 @@ def _notes(plan: BuildPlan, division: CompilePlan) -> Iterator[str]:
         yield f"the rules are those of {stand_in}: this version's own source was not read"
     yield from plan.rules.notes
     for repair in plan.repairs:
-        yield f"the source is repaired at {plan.rules.repairs[repair.name]} ({repair.name}): {repair.why}"
+        place = plan.rules.repairs.get(repair.name)
+        where = (
+            f"the source is repaired at {place}" if place else f"{repair.dependency} is repaired if need be"
+        )
+        yield f"{where} ({repair.name}): {repair.why}"
     yield from (f"the source is patched with {patch}, which says why" for patch in plan.patches)
     yield from (f"{finding.code.name} {finding.message}" for finding in check_version(toolkit_of(plan)))
 

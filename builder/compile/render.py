@@ -47,6 +47,9 @@ _PACKAGE_DIRECTORY = {"cudart": "cuda_runtime", "nvrtc": "cuda_nvrtc"}
 _CONTEXT_NAME = {"cudart": "cudart-headers"}
 """Context names of toolchain wheels whose role is also a bundled library's."""
 
+_DRIVER = "CUDA::cuda_driver"
+"""CMake's name of the driver's library. Sources that link it have a front end of cuDNN that reads nvrtc.h."""
+
 _NO_NEED = "nothing"
 """The empty folder of dependencies that a base leaves out."""
 
@@ -125,7 +128,7 @@ def _view(plan: BuildPlan, division: CompilePlan, key: str, lock: Lock) -> dict[
         "compiles_host": plan.host is Host.SOURCE,
         "patches": [_base_name(patch) for patch in plan.patches],
         "repairs": dumps(plan.repairs) if plan.repairs else "",
-        "driver_stub": "CUDA::cuda_driver" in plan.rules.linked,
+        "has_driver": _DRIVER in plan.rules.linked,
         "link_libraries": [
             (role, _lib_context(role), f"nvidia/{_PACKAGE_DIRECTORY.get(role, role)}/lib")
             for role in _link_roles(plan)
@@ -273,6 +276,7 @@ def _contexts(plan: BuildPlan) -> dict[str, Input]:
     if not isinstance(toolkit, ImageToolkit):
         headers = {role: wheel for role, wheel in libraries.items() if role != "cudart"}
         read |= headers if isinstance(toolkit, RedistToolkit) else libraries
+        read |= {"nvrtc": bundled["nvrtc"]} if _DRIVER in plan.rules.linked else {}
         read |= {_CONTEXT_NAME.get(role, role): wheel for role, wheel in toolkit.wheels.items()}
     if plan.origin is not Origin.SOURCE:
         read.pop("ptxas", None)  # only the source of ORT needs it

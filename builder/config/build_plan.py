@@ -81,8 +81,9 @@ class BuildPlan:
 
     @property
     def repairs(self) -> tuple[Repair, ...]:
-        """The repairs of ORT's source that the set needs."""
-        return repairs_for(self.rules.repairs, self.variant.sm)
+        """The repairs of the sources that the set needs."""
+        overrides = self.on.dependencies if self.base != NO_BASE else {}
+        return repairs_for(self.rules, self.variant.sm, [name for name, one in overrides.items() if one.item])
 
     @property
     def layouts(self) -> tuple[Layout, ...]:

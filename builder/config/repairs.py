@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict
 from functools import cache
 from importlib.resources import files
 
 from builder.facts.gpu.architectures import Arch
+from builder.facts.ort.source_rules import SourceRules
 from builder.farm.repair import Repair
 
 DATA = "builder/config/repairs.toml"
@@ -23,11 +24,19 @@ def all_repairs() -> Mapping[str, Repair]:
     return {name: Repair(name=name, **values) for name, values in tomllib.loads(text).items()}
 
 
-def repairs_for(names: Iterable[str], sm: Iterable[Arch]) -> tuple[Repair, ...]:
-    """Return those of the repairs of these names that a set needs."""
-    oldest = min(arch.number for arch in sm)
-    wanted = frozenset(names)
-    return tuple(one for name, one in all_repairs().items() if name in wanted and oldest < one.below)
+def repairs_for(rules: SourceRules, sm: Iterable[Arch], dependencies: Collection[str]) -> tuple[Repair, ...]:
+    """Return the repairs that a set needs of a source, and of what it is compiled with (``dependencies``).
+
+    The build sees by the symptom whether a dependency needs its repairs.
+    """
+    oldest, fact = min(arch.number for arch in sm), rules.minimums.get("cxx")
+    standard = int(fact.value) if fact else 0
+    return tuple(
+        repair
+        for name, repair in all_repairs().items()
+        if (name in rules.repairs or repair.dependency in dependencies)
+        and (oldest < repair.below and standard >= repair.cxx)
+    )
 
 
 def dumps(repairs: Iterable[Repair]) -> str:

@@ -2,8 +2,9 @@
 
     repair.py FOLDER REPAIRS
 
-``REPAIRS`` is a JSON list of repairs (``config.repairs``), ``FOLDER`` the top of the source. A repair that
-does not fit the source ends the build: it would compile what does not link, or what computes wrong numbers.
+``REPAIRS`` is a JSON list of repairs (``config.repairs``). ``FOLDER`` has the source, ``onnxruntime``, and
+its dependencies. A repair that does not fit ends the build: it would compile what does not link, or what
+computes wrong numbers.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class Repair:
     name: str
     why: str
     file: str
-    """Path below the top of the source. A source without the file needs no repair."""
+    """Path below the top of the source, or of ``dependency``. Without that file, nothing is to repair."""
     symptom: str
     """What shows that a file needs the repair."""
     pattern: str
@@ -42,6 +43,10 @@ class Repair:
     """The operators that have no CUDA kernels where it was made."""
     units: Sequence[str] = ()
     """What the paths of the units begin with that are compiled in no target where it was made."""
+    dependency: str = ""
+    """The dependency whose file it is, by its name in ``cmake/deps.txt``; empty for ORT's own."""
+    cxx: int = 0
+    """The C++ standard from which on it is needed, ``20``."""
 
 
 def repaired(text: str, repair: Repair) -> tuple[str, int]:
@@ -74,7 +79,7 @@ def main(folder: Path, repairs: Path) -> int:
     """Repair a source, say what was done, and return the exit status."""
     status = 0
     for repair in (Repair(**values) for values in json.loads(repairs.read_text(encoding="utf-8"))):
-        file = folder / repair.file
+        file = folder / (repair.dependency or "onnxruntime") / repair.file
         try:
             text = file.read_bytes().decode() if file.is_file() else ""
             made, line = repaired(text, repair)

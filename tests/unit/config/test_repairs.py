@@ -109,6 +109,7 @@ def test_a_set_gets_the_repairs_that_it_needs() -> None:
     } == cases
     older = rules_for("1.21.0")  # of C++ 17
     assert not repairs_for(older, architectures("52"), ["cutlass"])
+    assert not repairs_for(rules, (), ["cutlass"])  # of a package that is repacked
 
 
 def test_the_container_repairs_a_source_and_stops_where_a_repair_does_not_fit(

@@ -129,6 +129,7 @@ def _view(plan: BuildPlan, division: CompilePlan, key: str, lock: Lock) -> dict[
         "patches": [_base_name(patch) for patch in plan.patches],
         "repairs": dumps(plan.repairs) if plan.repairs else "",
         "has_driver": _DRIVER in plan.rules.linked,
+        "standard": plan.rules.standard,
         "link_libraries": [
             (role, _lib_context(role), f"nvidia/{_PACKAGE_DIRECTORY.get(role, role)}/lib")
             for role in _link_roles(plan)

@@ -29,13 +29,12 @@ def repairs_for(rules: SourceRules, sm: Iterable[Arch], dependencies: Collection
 
     The build sees by the symptom whether a dependency needs its repairs.
     """
-    numbers, fact = [arch.number for arch in sm], rules.minimums.get("cxx")
-    standard = int(fact.value) if fact else 0
+    numbers = [arch.number for arch in sm]
     return tuple(
         repair
         for name, repair in all_repairs().items()
         if (name in rules.repairs or repair.dependency in dependencies)
-        and (min(numbers, default=repair.below) < repair.below and standard >= repair.cxx)
+        and (min(numbers, default=repair.below) < repair.below and rules.standard >= repair.cxx)
     )
 
 

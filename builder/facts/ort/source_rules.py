@@ -120,6 +120,11 @@ class SourceRules:
     repairs: Mapping[str, SourceLine] = field(default_factory=dict)
     """The repairs that the source needs for some sets, each with the line that needs it."""
 
+    @property
+    def standard(self) -> int:
+        """The C++ standard; 0 where it was not found."""
+        return int(self.minimums["cxx"].value) if "cxx" in self.minimums else 0
+
     def read_list(self, text: str) -> tuple[frozenset[Arch], tuple[Arch, ...]]:
         """Return the SASS and PTX of the units for the whole list with this CMAKE_CUDA_ARCHITECTURES.
 

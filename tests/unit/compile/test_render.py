@@ -21,6 +21,7 @@ from builder.facts.gpu.architectures import architectures
 from builder.facts.ort.cmake_language import SourceLine
 from builder.facts.ort.known_rules import rules_for
 from builder.facts.ort.source import Dependency, SourceFacts
+from builder.facts.ort.source_rules import Fact
 from builder.finding import Code
 from builder.formats.package_names import Host, Profile
 from tests.support import ROOT
@@ -206,20 +207,24 @@ def test_a_source_is_repaired_for_sets_that_need_it_before_it_is_configured(
     line = SourceLine("cmake/x.cmake", 7)
     names = ("gated-add-without-half-arithmetic", "no-experts-without-their-units")
     stored = replace(rules_for("1.21.0"), repairs=dict.fromkeys(names, line), linked=("CUDA::cuda_driver",))
+    stored = replace(stored, minimums={"cxx": Fact("20", line)})
     plan = replace(decided(project), source_rules=stored)
     step = "RUN python3 /ortpacks/builder/farm/repair.py /src /src/repairs.json\n"
     nvrtc = "COPY --from=nvrtc nvidia/cuda_nvrtc/include/ /usr/local/cuda/include/\n"
     stub = "-Wl,-soname,libcuda.so.1 -o /usr/local/cuda/lib64/stubs/libcuda.so"
     made = rendered(plan, lock).dockerfile
+    assert "\nset(CMAKE_CXX_STANDARD 20 CACHE STRING" in made
     assert made.index(names[0]) < made.index(names[1]) < made.index(step) < made.index("FROM source AS build")
     assert made.index(nvrtc) < made.index(stub) < made.index("cmake -C /src/options.cmake")
     newer = replace(plan, variant=replace(plan.variant, sm=architectures("75,80")))
-    assert [text in rendered(newer, lock).dockerfile for text in (*names, step, stub)] == [False] * 3 + [True]
+    told = [text in rendered(newer, lock).dockerfile for text in (*names, step, stub)]
+    assert told == [False, False, True, True]  # the step is for CUTLASS alone
     before = rendered(decided(project), lock).dockerfile
-    assert [text in before for text in (step, stub, nvrtc)] == [False] * 3
+    assert [text in before for text in (step, stub, nvrtc, "CMAKE_CXX_STANDARD")] == [False] * 4
     said = [note for note in explain(plan).notes if "repaired" in note]
     assert [note.partition(": ")[0] for note in said] == [
-        f"the source is repaired at cmake/x.cmake:7 ({name})" for name in names
+        *(f"the source is repaired at cmake/x.cmake:7 ({name})" for name in names),
+        "cutlass is repaired if need be (constructors-that-repeat-their-arguments)",
     ]
     (finding,) = _left_out_operators(plan)
     assert (finding.code, finding.wanted) == (Code.C011, "a set with sm_75 or newer for these")

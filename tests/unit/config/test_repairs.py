@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,61 +15,11 @@ from builder.facts.gpu.architectures import architectures
 from builder.facts.ort.cmake_language import SourceLine
 from builder.facts.ort.known_rules import rules_for
 from builder.farm.repair import Repair, main, repaired
+from tests.support import ROOT
 
-KINDS = ("float", "int", "unsigned")
-
-MADE_UP: Mapping[str, tuple[str, str]] = {
-    "gated-add-without-half-arithmetic": (
-        """half add(half x) {
-  asm volatile("mul.rn.f16 %0");
-  return __ushort_as_half(sum);
-}
-""",
-        """half add(half x) {
-#if __CUDA_ARCH__ >= 530
-  asm volatile("mul.rn.f16 %0");
-  return __ushort_as_half(sum);
-#else
-*
-#endif
-}
-""",
-    ),
-    "no-experts-without-their-units": (
-        """  include(onnxruntime_cuda_source_filters.cmake)
-  if(_ort_llm_cuda_architectures)
-""",
-        """  include(onnxruntime_cuda_source_filters.cmake)
-*MIN_SM 75)
-*
-  endif()
-  if(_ort_llm_cuda_architectures)
-""",
-    ),
-    "no-kernels-of-experts": (
-        """  A,
-  BuildKernelCreateInfo<CUDA_MS_OP_TYPED_CLASS_NAME(1, half, MoE)>,
-  BuildKernelCreateInfo<CUDA_MS_OP_TYPED_CLASS_NAME(1, half, QMoE)>,
-  B,
-""",
-        """  A,
-#ifndef ORTPACKS_NO_EXPERTS
-  BuildKernelCreateInfo<CUDA_MS_OP_TYPED_CLASS_NAME(1, half, MoE)>,
-  BuildKernelCreateInfo<CUDA_MS_OP_TYPED_CLASS_NAME(1, half, QMoE)>,
-#endif
-  B,
-""",
-    ),
-    "libraries-of-another-abseil": (
-        "set(ABSEIL_LIBS\nabsl::weakly_mixed_integer)\n",
-        "set(ABSEIL_LIBS\nabsl::weakly_mixed_integer)\nforeach(*\nendforeach()\n",
-    ),
-    "constructors-that-repeat-their-arguments": (
-        "".join(f"explicit float_exmy_base<T, Derived>({kind} x) {{}}\n" for kind in KINDS),
-        "".join(f"explicit float_exmy_base({kind} x) {{}}\n" for kind in KINDS),
-    ),
-}
-"""By the name of a repair: a text before, and after it, with ``*`` for the rest of what is put in."""
+MADE_UP: Mapping[str, Mapping[str, str]] = tomllib.loads(
+    (ROOT / "tests/data/repairs.toml").read_text(encoding="utf-8")
+)
 
 LINE = SourceLine("cmake/x.cmake", 7)
 
@@ -81,7 +32,7 @@ def test_each_repair_is_tried_on_a_text_of_ours() -> None:
 
 @pytest.mark.parametrize("name", MADE_UP)
 def test_a_repair_is_made_once(name: str) -> None:
-    repair, (text, expected) = all_repairs()[name], MADE_UP[name]
+    repair, text, expected = all_repairs()[name], MADE_UP[name]["before"], MADE_UP[name]["after"]
     made, line = repaired(text, repair)
     assert re.fullmatch(re.escape(expected).replace(r"\*", ".*"), made, re.DOTALL)
     assert line

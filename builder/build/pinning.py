@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from builder.binary.library_names import is_named_like_a_library
-from builder.build.source_reading import store_rules
+from builder.build.source_reading import commands_of, store_rules
 from builder.config.inputs import Input, InputKind, Lock, Pin, ort_wheel
 from builder.config.load import parse_lock, render_lock
-from builder.config.profiles import fixed_settings, open_settings
 from builder.config.toolkits import DATA, MISSING, dumps, missing_in
 from builder.config.variants import (
     all_inputs,
@@ -104,7 +103,7 @@ def pin_source(wiring: Wiring, item: Input, known: Lock, reporter: Reporter) -> 
     pinned = Lock({item.key: known.pins[item.key]}) if has_pin else _pin(wiring, item, known, reporter)
     file = wiring.store(known.with_more(pinned), reporter).fetch(item)
     texts = texts_in(file, is_read, item.folders_above)
-    facts = read_source(texts, fixed_settings(), open_settings())
+    facts = read_source(texts, lambda: commands_of(wiring, texts))
     return Lock(pinned.pins, {item.key: facts})
 
 

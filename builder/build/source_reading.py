@@ -1,38 +1,45 @@
 """What a base's source says of builds: read from the source itself, unless it is stored for its release.
 
-A source is read as it is repaired (``config.repairs``). A reading takes 5 to 25 CPU seconds. It is kept in
+A source is read as it is repaired (``config.repairs``). A reading takes 10 to 25 CPU seconds. It is kept in
 the cache, by the source's pin and all that it depends on.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 from builder.config.inputs import Input, InputKind
-from builder.config.profiles import open_settings, reading_settings
+from builder.config.profiles import known_options, reading_settings
 from builder.config.repairs import all_repairs
 from builder.config.variants import Base
 from builder.console import Reporter
 from builder.errors import ParseError
 from builder.facts.gpu.compatibility import NVCCS
 from builder.facts.ort import known_rules
-from builder.facts.ort.cmake_language import SourceLine
+from builder.facts.ort.configured import Call, SourceLine, Trace
 from builder.facts.ort.known_rules import DATA, ReadSource, is_read, read_sources, text_of
 from builder.facts.ort.rule_reader import read_rules
 from builder.facts.ort.source_rules import SourceRules
-from builder.facts.ort.source_tree import is_wanted
+from builder.facts.ort.source_tree import BELOW, SourceTree, is_wanted
 from builder.farm.repair import Repair, advice, repaired
 from builder.files.atomic_write import write_file
 from builder.files.file_lock import exclusive
+from builder.formats.package_names import Profile
+from builder.io import cmake
 from builder.io.store import texts_in
 from builder.io.wiring import Wiring
 
 _RELEASES = "https://github.com/microsoft/onnxruntime@v"
 
-_READER = Path(known_rules.__file__).parent
+_READER = (
+    *Path(known_rules.__file__).parent.glob("*.py"),
+    *Path(cmake.__file__).parent.glob("*cmake*"),
+)
+"""What a reading depends on besides the source."""
 
 
 def rules_of(wiring: Wiring, base: Base, reporter: Reporter) -> SourceRules | None:
@@ -72,29 +79,45 @@ def store_rules(wiring: Wiring, reporter: Reporter) -> None:
         for version, item in unread.items()
     ]
     if made:
-        options = {*reading_settings(), *open_settings()}
-        write_file(wiring.root / DATA, text_of((*read_sources(), *made), options).encode())
+        write_file(wiring.root / DATA, text_of((*read_sources(), *made), known_options()).encode())
+
+
+def commands_of(wiring: Wiring, texts: Mapping[str, str]) -> Iterator[Call]:
+    """Yield the commands that CMake runs for the builds of this project, as they are written.
+
+    With what it looks for on a machine, and without. ``texts`` are those of a source's CMake files and list.
+    Raises ``ParseError``.
+    """
+    with wiring.cmake(texts, ()) as configure:
+        for profile, cuda, found in product(Profile, (NVCCS[0], NVCCS[-1]), ("OFF", "ON")):
+            settings = {**reading_settings(profile), "CMAKE_CUDA_COMPILER_VERSION": cuda}
+            yield from configure({**settings, "READER_ANSWER": found}, Trace.WRITTEN).calls
 
 
 def _kept(wiring: Wiring, item: Input, cuda: str, reporter: Reporter) -> SourceRules:
     settings = reading_settings()
-    reader = [path.read_bytes() for path in sorted(_READER.glob("*.py"))]
+    reader = [path.read_bytes() for path in sorted(_READER)]
     what = repr((wiring.lock.pins[item.key], cuda, sorted(settings.items()), all_repairs())).encode()
     file = wiring.cache / "rules" / f"{hashlib.sha256(b''.join((*reader, what))).hexdigest()[:32]}.json"
     with exclusive(file.with_suffix(".lock"), lambda: reporter.say("waiting: another reads the source")):
         if not file.exists():
             reporter.say(f"reading {item.spec}: some 20 s, once")
-            rules = _read(wiring.store(wiring.lock, reporter).fetch(item), item, settings, cuda)
+            tar = wiring.store(wiring.lock, reporter).fetch(item)
+            rules = _read(wiring, tar, item, settings, cuda)
             write_file(file, known_rules.dumps(rules).encode())
         return known_rules.loads(SourceRules, file.read_text(encoding="utf-8"))
 
 
-def _read(tar: Path, item: Input, settings: Mapping[str, str], cuda: str) -> SourceRules:
+def _read(wiring: Wiring, tar: Path, item: Input, settings: Mapping[str, str], cuda: str) -> SourceRules:
     paths: list[str] = []
     try:
         texts = texts_in(tar, _noting(paths), item.folders_above)
         repairs = repair_texts(texts)
-        return replace(read_rules(texts, paths, settings, cuda=cuda), repairs=repairs)
+        scripts = {path: text for path, text in texts.items() if not path.startswith(BELOW)}
+        units = [path for path in paths if path.startswith(BELOW) and path.endswith((".cc", ".cu"))]
+        with wiring.cmake(scripts, units) as configure:
+            rules = read_rules(SourceTree.read(texts), configure, settings, cuda=cuda)
+        return replace(rules, repairs=repairs)
     except ParseError as error:
         error.what = f"{item.spec}: {error.what}"
         raise

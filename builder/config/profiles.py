@@ -143,20 +143,14 @@ def options_of(plan: BuildPlan, division: CompilePlan) -> tuple[Option, ...]:
     return options(plan.profile, plan.rules, cuda, division.left_out, cpuinfo=has_cpuinfo)
 
 
-def fixed_settings() -> Mapping[str, str]:
-    """Return the values of the options that every build of this project sets alike, by name."""
-    return {option.name: option.value for option in COMMON}
+def reading_settings(profile: Profile = Profile.FULL) -> Mapping[str, str]:
+    """Return the values of the options of a profile, under which a source is read."""
+    return {option.name: option.value for option in _all(profile, cpuinfo=True)}
 
 
-def open_settings() -> tuple[str, ...]:
-    """Return the names of the options whose value depends on profile, set or host library."""
-    names = [option.name for listed in PROFILES.values() for option in listed]
-    return tuple(sorted({*names, _MINIMAL.name, _NO_CPUINFO.name}))
-
-
-def reading_settings() -> Mapping[str, str]:
-    """Return the values of the options under which a source's rules are read: those of profile full."""
-    return {option.name: option.value for option in _all(Profile.FULL, cpuinfo=True)}
+def known_options() -> frozenset[str]:
+    """Return the names of all options that builds of this project set."""
+    return frozenset(option.name for profile in Profile for option in _all(profile, cpuinfo=False))
 
 
 def _switched_off(option: Option) -> Option:

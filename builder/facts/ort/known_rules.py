@@ -17,7 +17,7 @@ from typing import TypeVar, cast, get_args, get_origin, get_type_hints
 
 from builder.facts.gpu.architectures import Arch
 from builder.facts.gpu.compatibility import version_of
-from builder.facts.ort.cmake_language import SourceLine
+from builder.facts.ort.configured import SourceLine
 from builder.facts.ort.source_rules import SourceRules
 
 T = TypeVar("T")

@@ -14,13 +14,13 @@ Where nothing matches, nothing is known, and every unit is compiled for the whol
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from posixpath import basename, dirname
 
 from builder.facts.gpu.architectures import Arch
 from builder.facts.gpu.table import KNOWN_SM
-from builder.facts.ort.cmake_language import SourceLine
+from builder.facts.ort.configured import SourceLine
 from builder.facts.ort.source_tree import BELOW, SourceTree
 
 NEWEST = 999
@@ -47,10 +47,11 @@ _KERNEL = re.compile(r'__global__|<<<|#\s*include\s*(?:"[^"]*\.cuh"|[<"](?:cutla
 
 _FRONT_END = re.compile(r"#\s*include\s*<cudnn_frontend")
 
-ARCH_TEST = re.compile(r"__CUDA_ARCH__\s*(?:[<>]=?|==)\s*(\d{3,4})\b")
-"""A comparison of the architecture that device code is compiled for."""
+NEEDS_TURING = "/qordered_ops/"
+"""Part of the path of operators that need sm_75: what they compare below does not matter."""
 
-_DEFINED = re.compile(r"-D(\w+)(?:=\w+)?")
+_ARCH_TEST = re.compile(r"__CUDA_ARCH__\s*(?:[<>]=?|==)\s*(\d{3,4})\b")
+"""A comparison of the architecture that device code is compiled for."""
 
 _NAMES = {
     "memory efficient attention": "memory-efficient attention",
@@ -119,20 +120,25 @@ class Launch:
         return frozenset(made or whole[:1])
 
 
-def launches_in(source: SourceTree) -> Iterator[Launch]:
-    """Yield what is known of the launches in a source."""
+def launches_in(source: SourceTree, option_of: Callable[[str], str]) -> Iterator[Launch]:
+    """Yield what is known of the launches in a source.
+
+    ``option_of`` returns the CMake option without which a name is not defined; empty if there is none.
+    """
     for path in sorted(source.texts):
         text = source.texts[path]
-        yield from _supported(source, path, text)
-        yield from _steps(source, path, text)
-        yield from _ranges(source, path, text)
+        for launch in (
+            *_supported(source, path, text),
+            *_steps(source, path, text),
+            *_ranges(source, path, text),
+        ):
+            yield replace(launch, option=option_of(launch.option)) if launch.option else launch
 
 
 def _supported(source: SourceTree, path: str, text: str) -> Iterator[Launch]:
     match = _SUPPORTED.search(text)
-    units = _units(source, dirname(path))
     devices = _devices(match["body"]) if match else None
-    if match and devices and units:
+    if match and devices and (units := _units(source, dirname(path))):
         yield _launch(source, _words(basename(dirname(path))), units, devices, _line(path, text, match))
 
 
@@ -199,11 +205,11 @@ def _launch(
         int(test)
         for path, text in source.texts.items()
         if dirname(path) == here
-        for test in ARCH_TEST.findall(text)
+        for test in _ARCH_TEST.findall(text)
     ]
     is_shared = words in _ONE_PTX and max(tested, default=0) <= first * 10
     ptx = Arch(*divmod(first, 10)) if is_shared else None
-    return Launch(words, _shared_path(units), len(units), first, last, line, _option(source, units), ptx)
+    return Launch(words, _shared_path(units), len(units), first, last, line, _guard_of(source, units), ptx)
 
 
 def _shared_path(units: Sequence[str]) -> str:
@@ -211,6 +217,16 @@ def _shared_path(units: Sequence[str]) -> str:
     first, last = min(units), max(units)
     end = next((at for at, letter in enumerate(first) if last[at : at + 1] != letter), len(first))
     return first if first == last else first[: max(first.rfind(mark, 0, end) for mark in "_/") + 1]
+
+
+def thresholds_in(source: SourceTree) -> Mapping[str, SourceLine]:
+    """Return the values that ``__CUDA_ARCH__`` is compared with, each with a line (``SourceRules``)."""
+    found: dict[int, SourceLine] = {}
+    for path in sorted(source.texts, key=lambda path: (NEEDS_TURING in path, path)):
+        text = source.texts[path]
+        for match in _ARCH_TEST.finditer(text):
+            found.setdefault(int(match[1]), _line(path, text, match))
+    return {str(number): line for number, line in sorted(found.items())}
 
 
 def without_device_code(source: SourceTree) -> list[str]:
@@ -228,35 +244,19 @@ def _units(source: SourceTree, folder: str) -> list[str]:
     return [unit for unit in units if not _FRONT_END.search(source.texts[unit])]
 
 
-def _option(source: SourceTree, units: Sequence[str]) -> str:
-    """Return the option whose guard encloses exactly these units, or some of them; empty if there is none."""
+def _guard_of(source: SourceTree, units: Sequence[str]) -> str:
+    """Return the name that encloses exactly these units, or some of them; empty if there is none."""
     guards = {_guard(source.texts[unit]) for unit in units}
     if len(guards) != 1 or not (guard := guards.pop()):
         return ""
     guarded = {path for path, text in source.texts.items() if path.endswith(".cu") and _guard(text) == guard}
-    return _defines(source).get(guard, "") if guarded <= {*units} else ""
+    return guard if guarded <= {*units} else ""
 
 
 def _guard(text: str) -> str:
     """Return the name that encloses a whole file; empty if there is none."""
     match = _GUARD.match(text)
     return match["name"] if match and text.rstrip().endswith("#endif") else ""
-
-
-def _defines(source: SourceTree) -> Mapping[str, str]:
-    """Return the options by the names that CMake defines for the compiler if they are ``ON``."""
-    names: dict[str, str] = {}
-    condition: Sequence[str] = ()
-    for command in source.commands:
-        words = [argument.text for argument in command.arguments]
-        if command.name in {"if", "elseif"}:
-            condition = words
-        elif command.name in {"else", "endif"}:
-            condition = ()
-        elif len(condition) == 1:
-            found = (_DEFINED.fullmatch(word) for word in words)
-            names |= {match[1]: condition[0] for match in found if match}
-    return names
 
 
 def _words(name: str) -> str:

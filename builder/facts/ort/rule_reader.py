@@ -1,15 +1,16 @@
 """Reader of the rules of a source of ONNX Runtime.
 
 Nothing here knows a version: options, minimums, what CMake makes of a list of architectures and which units
-it compiles for which of them follow from evaluating the source's CMake files for one
-architecture after the other; the launches from patterns in its C++ sources. What cannot be decided is a note,
-and nothing is left out for it.
+it compiles for which of them follow from what CMake itself makes of the source, for one architecture,
+compiler and option after the other; the launches from patterns in its C++ sources. What cannot be decided is
+a note, and nothing is left out for it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations, groupby
@@ -17,38 +18,30 @@ from posixpath import basename, dirname
 
 from builder.facts.gpu.compatibility import NVCCS, version_of
 from builder.facts.gpu.table import KNOWN_SM
-from builder.facts.ort.cmake_commands import ROOT, Refusal, State
-from builder.facts.ort.cmake_language import SourceLine
-from builder.facts.ort.cmake_values import UNKNOWN, is_name, is_open, items
-from builder.facts.ort.launch_patterns import ARCH_TEST, NEWEST, launches_in, without_device_code
-from builder.facts.ort.source_rules import NEEDS_TURING, Fact, Range, Rewriting, SourceRules, UnitGroup
-from builder.facts.ort.source_tree import BELOW, SourceTree, whole
+from builder.facts.ort.configured import LIST, Call, Configure, Configured, Trace
+from builder.facts.ort.launch_patterns import NEWEST, launches_in, thresholds_in, without_device_code
+from builder.facts.ort.source_rules import Fact, Range, Rewriting, SourceRules, UnitGroup
+from builder.facts.ort.source_tree import BELOW, SourceTree
 
-_TOOLS = {
-    "CMAKE_CUDA_COMPILER_VERSION": "cuda",
-    "CMAKE_C_COMPILER_VERSION": "gcc",
-    "CMAKE_CXX_COMPILER_VERSION": "gcc",
-}
+_CUDA = ("CMAKE_CUDA_COMPILER_VERSION",)
+
+_GCC = ("CMAKE_C_COMPILER_VERSION", "CMAKE_CXX_COMPILER_VERSION")
 
 _TOLD = re.compile(r"5\d|[6-9]\d|1[0-9]\d")
 """Numbers in CMake files that may be architectures."""
 
-_ALWAYS = frozenset({"onnxruntime_USE_CUDA"})
-"""Options that are ``ON`` in every build."""
-
-_OLD_NVCCS = ("11.4", "11.8", "12.0")
-"""Versions of nvcc before ``NVCCS``; an option may need one that is newer than the oldest."""
+_ALWAYS: Mapping[str, str] = {"onnxruntime_USE_CUDA": "ON"}
+"""Options of every build."""
 
 
 def read_rules(
-    files: Mapping[str, str], listing: Collection[str], settings: Mapping[str, str], *, cuda: str = NVCCS[-2]
+    source: SourceTree, configure: Configure, settings: Mapping[str, str], *, cuda: str = NVCCS[-2]
 ) -> SourceRules:
     """Return the rules of a source whose build has these options and this version of nvcc.
 
-    ``files`` are texts by path below the source's root, those that ``is_wanted`` names; ``listing`` has the
-    paths of all its files. Raises ``ParseError``.
+    Raises ``ParseError``.
     """
-    return _Reader(SourceTree.read(files, listing), settings, cuda).rules()
+    return _Reader(source, configure, settings, cuda).rules()
 
 
 _NOWHERE = ("", "")
@@ -61,154 +54,170 @@ Compiled = Mapping[str, tuple[str, str]]
 @dataclass(frozen=True)
 class _Reader:
     source: SourceTree
+    configure: Configure
     settings: Mapping[str, str]
     cuda: str
     notes: list[str] = field(default_factory=list)
 
     def rules(self) -> SourceRules:
-        unbound = self._state("75-real", cuda=None)
         groups, units = self._groups()
-        launches = sorted(launches_in(self.source), key=lambda launch: not launch.option)
+        launches = sorted(launches_in(self.source, self._option_of), key=lambda launch: not launch.option)
         if not launches:
             self.notes.append("no launch condition was found in a form that is known: no unit is left out")
+        demands = dict(self._oldest(_CUDA))
+        minimums = {"cuda": demands.pop("", None), "gcc": dict(self._oldest(_GCC)).get("")}
+        said = "CMake goes on without {}, which it does not find"
+        self.notes.extend(map(said.format, self._whole.missing))
         return SourceRules(
             version=self.source.version,
-            minimums=dict(self._minimums(unbound)),
-            options=dict(self._options()),
-            demands=dict(self._demands()),
+            minimums={name: fact for name, fact in minimums.items() if fact} | dict(self._standards()),
+            options=self._options,
+            demands=demands,
             rewriting=self._rewriting(),
             groups=groups,
             units=_by_folder(units),
             launches=tuple(launches),
             without_device_code=tuple(without_device_code(self.source)),
-            linked=self._linked(unbound),
-            thresholds=dict(self._thresholds()),
+            linked=self._linked(),
+            thresholds=thresholds_in(self.source),
             defaults=dict(self._defaults()),
             notes=tuple(dict.fromkeys(self.notes)),
         )
 
-    def _state(self, architectures: str | None, cuda: str | None = "") -> State:
-        return self.source.configured(architectures, self.cuda if cuda == "" else cuda, self.settings)
+    def _given(self, architectures: str | None, **more: str) -> Mapping[str, str]:
+        """Return the variables for a list of architectures; ``None``: for none."""
+        listed = {} if architectures is None else {LIST: architectures}
+        return {_CUDA[0]: self.cuda, **self.settings, **listed, **more}
 
-    def _minimums(self, unbound: State) -> Iterator[tuple[str, Fact]]:
-        for refusal in sorted(unbound.refusals, key=lambda one: version_of(_version(one.minimum[1]))):
-            is_general = not self._asked(refusal)
-            if is_general and refusal.minimum[0] in _TOOLS and _version(refusal.minimum[1]) != "0":
-                yield _TOOLS[refusal.minimum[0]], Fact(refusal.minimum[1], whole(refusal.line))
-        for command in self.source.scripts.get("CMakeLists.txt", ()):
-            words = [argument.text for argument in command.arguments]
-            if command.name == "cmake_minimum_required" and words[1:]:
-                yield "cmake", Fact(words[1], whole(command.place))
-        standard = unbound.value("CMAKE_CXX_STANDARD")
-        if standard and not is_open(standard):
-            yield "cxx", Fact(standard, whole(unbound.set_at["CMAKE_CXX_STANDARD"]))
-
-    def _options(self) -> Iterator[tuple[str, Fact]]:
-        for command in self.source.commands:
-            words = [argument.text for argument in command.arguments]
-            if not words or not is_name(words[0]):
-                continue
-            if command.name in {"option", "cmake_dependent_option"}:
-                yield words[0], Fact((words[2:3] or ["OFF"])[0], whole(command.place))
-            elif command.name == "set" and "CACHE" in words:
-                yield words[0], Fact(";".join(words[1 : words.index("CACHE")]), whole(command.place))
-
-    def _asked(self, refusal: Refusal) -> set[str]:
-        """Return the options that the conditions of a refusal name, without those of every build."""
-        return {word for word in refusal.condition if word in self._known} - _ALWAYS
+    def _made(self, architectures: str | None, **more: str) -> Configured:
+        return self.configure(self._given(architectures, **more), Trace.VALUES)
 
     @cached_property
-    def _known(self) -> Collection[str]:
-        return frozenset(name for name, _ in self._options())
+    def _plain(self) -> Configured:
+        """What CMake makes with the source's own defaults."""
+        return self.configure({_CUDA[0]: self.cuda, **_ALWAYS}, Trace.VALUES)
 
-    def _demands(self) -> Iterator[tuple[str, Fact]]:
-        settings = dict.fromkeys(_ALWAYS, "ON")
-        refused: dict[str, tuple[str, Refusal]] = {}
-        for cuda in sorted((*_OLD_NVCCS, *NVCCS), key=version_of):
-            for refusal in self.source.configured("80-real", cuda, settings).refusals:
-                names = self._asked(refusal)
-                if refusal.is_certain and len(names) == 1:
-                    refused[names.pop()] = (cuda, refusal)
-        for name, (last, refusal) in refused.items():
-            least = next((cuda for cuda in NVCCS if version_of(cuda) > version_of(last)), None)
-            if least:
-                yield name, Fact(least, whole(refusal.line))
+    @cached_property
+    def _whole(self) -> Configured:
+        """What CMake makes for all architectures."""
+        return self._made(";".join(f"{number}-real" for number in self._numbers))
+
+    def _oldest(self, tools: Sequence[str], off: tuple[str, ...] = ()) -> Iterator[tuple[str, Fact]]:
+        """Yield the oldest version of tools with which nothing is refused, with the line that refuses older.
+
+        First under the names of the options that need a newer one than the rest, then under an empty name.
+        ``off``: options that are left out.
+        """
+        versions = sorted({"1", "99", *self.source.versions}, key=_rank)
+
+        def made(version: str, *more: str) -> Configured:
+            given = {**dict.fromkeys(tools, version), **dict.fromkeys((*off, *more), "OFF")}
+            return self._made("75-real", **given)
+
+        always = made(versions[-1]).refused
+        place = bisect_left(versions, True, key=lambda version: made(version).refused <= always)
+        if not place:
+            return
+        older = made(versions[place - 1])
+        refuses = next(call for call in older.refusals if call.line not in always)
+        near = self._options_before(older, refuses)
+        option = _needed(near, lambda off: refuses.line in made(versions[place - 1], *off).refused)
+        yield option, Fact(versions[place], refuses.line)
+        if option:
+            yield from self._oldest(tools, (*off, option))
+
+    def _options_before(self, made: Configured, call: Call) -> Sequence[str]:
+        """Return the options that conditions before a command name, the nearest first."""
+        conditions = (one for one in made.before(call) if one.name in {"if", "elseif"})
+        words = (word for one in conditions for word in one.words if word in self._options)
+        return [word for word in dict.fromkeys(words) if word not in _ALWAYS]
+
+    def _option_of(self, definition: str) -> str:
+        """Return the option without which CMake defines no such name; empty if there is none."""
+
+        def defining(made: Configured) -> Sequence[Call]:
+            wanted = f"-D{definition}"
+            return [call for call in made.calls if any(one.partition("=")[0] == wanted for one in call.words)]
+
+        calls = defining(self._whole)
+        near = self._options_before(self._whole, calls[0]) if calls else ()
+        return _needed(near, lambda off: bool(defining(self._made("75-real", **dict.fromkeys(off, "OFF")))))
+
+    def _standards(self) -> Iterator[tuple[str, Fact]]:
+        asked = [call for call in self._plain.calls if call.name == "cmake_minimum_required"]
+        for call in asked[:1]:
+            yield "cmake", Fact(call.words[1], call.line)
+        standard = self._whole.values["CMAKE_CXX_STANDARD"]
+        if line := self._whole.set_at("CMAKE_CXX_STANDARD"):
+            yield "cxx", Fact(standard, line)
+
+    @cached_property
+    def _options(self) -> Mapping[str, Fact]:
+        options: dict[str, Fact] = {}
+        for call in (*self._plain.calls, *self._made(None).calls):
+            words = call.words
+            if call.name in {"option", "cmake_dependent_option"}:
+                options.setdefault(words[0], Fact((words[2:3] or ("OFF",))[0], call.line))
+            elif call.name == "set" and "CACHE" in words:
+                options.setdefault(words[0], Fact(";".join(words[1 : words.index("CACHE")]), call.line))
+        return options
 
     @cached_property
     def _numbers(self) -> Sequence[int]:
         """All numbers of architectures that are probed: the known ones, and others that the files name."""
-        commands = (command for command in self.source.commands if "cuda" in command.file)
-        words = (argument.text for command in commands for argument in command.arguments)
-        told = {
-            int(word) for text in words if "-" not in text for word in items(text) if _TOLD.fullmatch(word)
-        }
-        return sorted({*KNOWN_SM, *told})
+        calls = (call for call in self._plain.calls if "cuda" in call.line.file)
+        texts = (text for call in calls for word in call.words if "-" not in word for text in word.split(";"))
+        return sorted({*KNOWN_SM, *(int(text) for text in texts if _TOLD.fullmatch(text))})
 
     def _rewriting(self) -> Rewriting:
         entries = [f"{number}-real" for number in self._numbers]
-        state = self._state(";".join(entries))
-        listed = state.value("CMAKE_CUDA_ARCHITECTURES").split(";")
-        plain = self._state("75").value("CMAKE_CUDA_ARCHITECTURES")
-        if is_open("".join(listed)) or is_open(plain):
-            self.notes.append("what CMake makes of CMAKE_CUDA_ARCHITECTURES could not be decided")
+        listed = self._whole.values[LIST].split(";")
+        line = self._whole.set_at(LIST)
+        if line is None or (listed == entries and self._made("75").values[LIST] == "75"):
             return Rewriting()
-        if listed == entries and plain == "75":
-            return Rewriting()
-        refused = {}
-        known = {refusal.line for refusal in state.refusals}
-        for suffix in "af":
-            for refusal in self._state(f"100{suffix}-real").refusals:
-                if refusal.is_certain and refusal.line not in known:
-                    refused[suffix] = Fact(refusal.text, whole(refusal.line))
-        accelerated = [
-            number
-            for number, becomes in zip(self._numbers, listed, strict=False)
-            if becomes == f"{number}a-real"
-        ]
-        return Rewriting(whole(state.set_at["CMAKE_CUDA_ARCHITECTURES"]), tuple(accelerated), refused)
+        refused = {
+            suffix: Fact("".join(call.words[1:]), call.line)
+            for suffix in "af"
+            for call in self._made(f"100{suffix}-real").refusals
+            if call.line not in self._whole.refused
+        }
+        becomes = zip(self._numbers, listed, strict=False)
+        accelerated = tuple(number for number, entry in becomes if entry == f"{number}a-real")
+        return Rewriting(line, accelerated, refused)
 
-    def _compiled(self, numbers: Iterable[int]) -> tuple[Compiled, State]:
-        """Return the targets of all CUDA units for a set, and what CMake made."""
-        state = self._state(";".join(f"{number}-real" for number in numbers))
-        listed = state.value("CMAKE_CUDA_ARCHITECTURES")
-        compiled: dict[str, tuple[str, str]] = {}
-        for target in state.made.values():
-            own = "" if target.architectures == listed else target.architectures
-            sure, possible = (
-                [
-                    source
-                    for source in sources
-                    if source.endswith(".cu") and source.startswith(f"{ROOT}/{BELOW}")
-                ]
-                for sources in (target.sources, target.possible)
-            )
-            is_cut = "cuda" in target.name and UNKNOWN in (*target.sources, *target.possible)
-            if possible or is_cut or (sure and is_open(own)):
-                what = "sources" if possible or is_cut else "architectures"
-                self.notes.append(
-                    f"{target.name} ({whole(target.line)}): its {what} could not be decided: its units count "
-                    "as compiled for the whole list"
-                )
-                own = ""
-            compiled |= {
-                unit.removeprefix(f"{ROOT}/{BELOW}"): (target.name, own) for unit in (*sure, *possible)
-            }
-        return compiled, state
+    def _compiled(self, numbers: Iterable[int], **more: str) -> tuple[Compiled, str]:
+        """Return the targets of all CUDA units for a set, and what CMake made of the set."""
+        listed = ";".join(f"{number}-real" for number in numbers)
+        made = self.configure(self._given(listed, **more), Trace.NOTHING)
+        listed = made.values[LIST]
+        compiled = {
+            source.removeprefix(BELOW): (name, "" if target.architectures == listed else target.architectures)
+            for name, target in made.targets.items()
+            for source in target.sources
+            if source.endswith(".cu") and source.startswith(BELOW)
+        }
+        return compiled, listed
 
     def _groups(self) -> tuple[tuple[UnitGroup, ...], Sequence[str]]:
         """Return the groups, and the paths of all units.
 
         A group that does not explain every set is none: its units count as compiled for the whole list.
         """
-        singles = {number: self._compiled([number]) for number in self._numbers}
-        made = {unit for compiled, _ in singles.values() for unit in compiled}
+        singles = [self._compiled([number]) for number in self._numbers]
+        made = {unit for compiled, _ in singles for unit in compiled}
         units = sorted(made, key=lambda unit: (dirname(unit), unit))
-        listed = [state.value("CMAKE_CUDA_ARCHITECTURES") for _, state in singles.values()]
+        listed = [becomes for _, becomes in singles]
         columns = {
-            unit: _settled([one[0].get(unit, _NOWHERE) for one in singles.values()], listed) for unit in units
+            unit: _settled([compiled.get(unit, _NOWHERE) for compiled, _ in singles], listed)
+            for unit in units
         }
-        pairs = self._pairs(list(columns.values()))
-        lines = {name: made.line for _, state in singles.values() for name, made in state.made.items()}
+        ways = [tuple(column[place] for column in columns.values()) for place in range(len(listed))]
+        near = tuple(self._numbers[ways.index(way)] for way in dict.fromkeys(ways))
+        for number in near:
+            undecided = self._undecided(number, singles[self._numbers.index(number)][0])
+            columns |= dict.fromkeys(undecided, (_NOWHERE,) * len(listed))
+        sets = (*combinations(near, 2), near) if len(near) > 1 else ()
+        pairs = {numbers: self._compiled(numbers)[0] for numbers in sets}
         groups: list[UnitGroup] = []
         for column in dict.fromkeys(columns.values()):
             if len(set(column)) == 1 and not column[0][1]:
@@ -217,8 +226,9 @@ class _Reader:
             won = {numbers: compiled.get(members[0], _NOWHERE) for numbers, compiled in pairs.items()}
             ranges = _by_rank(_ranges(self._numbers, column), won)
             paths = tuple(_prefixes(members, [unit for unit in units if columns[unit] != column]))
-            line = whole(lines[ranges[0].target])
-            name = ranges[0].target.rpartition("_cuda_")[2].replace("_", " ")
+            target = ranges[0].target
+            line = self._made(f"{ranges[0].first}-real").made_at(target)
+            name = target.rpartition("_cuda_")[2].replace("_", " ")
             group = UnitGroup(name, len(members), paths, ranges, line)
             unexplained = list(_disagreements(group, won))
             self.notes.extend(unexplained)
@@ -226,42 +236,41 @@ class _Reader:
         groups.sort(key=lambda group: (group.name, group.paths))
         return tuple(groups), units
 
-    def _pairs(self, columns: Sequence[Sequence[tuple[str, str]]]) -> Mapping[tuple[int, ...], Compiled]:
-        """Return what is compiled for each two architectures that are treated in other ways, and for all.
+    def _undecided(self, number: int, compiled: Compiled) -> Iterator[str]:
+        """Yield the units whose target for an architecture depends on what programs answer, with a note."""
+        other, _ = self._compiled([number], READER_ANSWER="OFF")
+        for unit in sorted({**compiled, **other}):
+            if compiled.get(unit) != other.get(unit):
+                target, _ = compiled.get(unit) or other[unit]
+                self.notes.append(
+                    f"{target}: its units count as compiled for the whole list, since for sm_{number} they "
+                    "depend on what a program answers, or on what a machine has"
+                )
+                yield unit
 
-        ``columns``: for each unit its target by architecture.
-        """
-        ways = [tuple(column[place] for column in columns) for place in range(len(self._numbers))]
-        near = tuple(self._numbers[ways.index(way)] for way in dict.fromkeys(ways))
-        sets = (*combinations(near, 2), near) if len(near) > 1 else ()
-        return {numbers: self._compiled(numbers)[0] for numbers in sets}
-
-    def _linked(self, state: State) -> tuple[str, ...]:
-        targets = state.made.values()
-        provider = max(
-            targets, key=lambda made: sum(one.endswith(".cu") for one in made.sources), default=None
-        )
-        names = {
-            name for name in (provider.linked if provider else ()) if name.startswith(("CUDA::", "CUDNN::"))
-        }
-        return tuple(sorted(names))
-
-    def _thresholds(self) -> Iterator[tuple[str, SourceLine]]:
-        found: dict[int, SourceLine] = {}
-        for path, text in sorted(
-            self.source.texts.items(), key=lambda item: (NEEDS_TURING in item[0], item[0])
-        ):
-            for match in ARCH_TEST.finditer(text):
-                line = SourceLine(f"{BELOW}{path}", text.count("\n", 0, match.start()) + 1)
-                found.setdefault(int(match[1]), line)
-        yield from ((str(number), line) for number, line in sorted(found.items()))
+    def _linked(self) -> tuple[str, ...]:
+        targets = self._whole.targets
+        units = {name: sum(one.endswith(".cu") for one in made.sources) for name, made in targets.items()}
+        provider = max(units, key=lambda name: units[name], default="")
+        links = (call.words for call in self._whole.calls if call.name == "target_link_libraries")
+        names = {word for words in links if words[0] == provider for word in words}
+        return tuple(sorted(name for name in names if name.startswith(("CUDA::", "CUDNN::"))))
 
     def _defaults(self) -> Iterator[tuple[str, Fact]]:
         for cuda in NVCCS:
-            state = self._state(None, cuda)
-            listed = state.value("CMAKE_CUDA_ARCHITECTURES")
-            if listed and not is_open(listed):
-                yield cuda, Fact(listed, whole(state.set_at["CMAKE_CUDA_ARCHITECTURES"]))
+            made = self._made(None, **{_CUDA[0]: cuda})
+            if line := made.set_at(LIST):
+                yield cuda, Fact(made.values[LIST], line)
+
+
+def _needed(options: Sequence[str], is_still: Callable[[Sequence[str]], bool]) -> str:
+    """Return the option without which something is not any more; empty if all may be off."""
+    return "" if is_still(options) else next((name for name in options if not is_still([name])), "")
+
+
+def _rank(version: str) -> tuple[tuple[int, ...], int]:
+    """Return the rank of a version; of those that are the same, the longest text is the first."""
+    return version_of(f"{version}.0.0")[:3], -len(version)
 
 
 def _by_folder(units: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
@@ -330,7 +339,3 @@ def _prefixes(members: Sequence[str], others: Sequence[str]) -> Iterator[str]:
         )
         yield prefix
         rest = [one for one in rest if not one.startswith(prefix)]
-
-
-def _version(text: str) -> str:
-    return text if re.fullmatch(r"\d+(\.\d+)*", text) else "0"

@@ -2,8 +2,8 @@
 
 ``cmake/deps.txt`` has a line with name, URL and SHA-1 for each archive that any build needs. ORT's CMake
 files use the URL of a line as ``DEP_URL_<name>``; the lines that a build needs are those whose URL is used
-under its options. The command that uses it begins with its name for ``FetchContent``. CMake looks for each
-archive below ``mirror/<host>/<path>`` of the source tree before it downloads it
+when CMake configures it. The command that uses it begins with its name for ``FetchContent``. CMake looks for
+each archive below ``mirror/<host>/<path>`` of the source tree before it downloads it
 (``cmake/external/onnxruntime_external_deps.cmake``, from 1.15 on), so a build with all archives there needs
 no network. CMake compares their SHA-1 and patches them as in the official build.
 """
@@ -11,11 +11,11 @@ no network. CMake compares their SHA-1 and patches them as in the official build
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from builder.errors import ParseError
-from builder.facts.ort.cmake_run import FOLDER, reached
+from builder.facts.ort.configured import FOLDER, Call
 
 VERSION_FILE = "VERSION_NUMBER"
 
@@ -76,13 +76,11 @@ class SourceFacts:
     """What builds need, sorted by name."""
 
 
-def read_source(
-    texts: Mapping[str, str], settings: Mapping[str, str], open_settings: Sequence[str]
-) -> SourceFacts:
+def read_source(texts: Mapping[str, str], calls: Callable[[], Iterable[Call]]) -> SourceFacts:
     """Return what is read of a source, by the texts of its files (``is_read``) by path.
 
-    Settings are as for ``cmake_run.reached``. Raises ``ParseError`` for what is no source of ONNX Runtime,
-    or none that is understood.
+    ``calls`` returns the commands that CMake runs for our builds, as they are written. Raises ``ParseError``
+    for what is no source of ONNX Runtime, or none that is understood.
     """
     if lacking := [path for path in (VERSION_FILE, LIST, f"{FOLDER}/CMakeLists.txt") if path not in texts]:
         raise ParseError(
@@ -93,7 +91,7 @@ def read_source(
     version = texts[VERSION_FILE].strip()
     if not _VERSION.fullmatch(version):
         raise ParseError(f"its {VERSION_FILE} is {version[:40]!r}", advice="Write three numbers: X.Y.Z.")
-    return SourceFacts(version, dependencies_in(texts, settings, open_settings))
+    return SourceFacts(version, _dependencies(_listed(texts[LIST]), calls()))
 
 
 def is_read(path: str) -> bool:
@@ -102,34 +100,16 @@ def is_read(path: str) -> bool:
     return is_cmake or path in {VERSION_FILE, LIST}
 
 
-def dependencies_in(
-    texts: Mapping[str, str], settings: Mapping[str, str], open_settings: Sequence[str]
+def _dependencies(
+    listed: Mapping[str, tuple[str, str, int]], calls: Iterable[Call]
 ) -> tuple[Dependency, ...]:
-    """Return the archives that builds with these settings need, sorted by name.
-
-    An archive that is used under a condition that cannot be decided is needed. Raises ``ParseError`` for a
-    file that cannot be read, and for a use without a line in the list.
-    """
-    listed = _listed(texts[LIST])
+    """Return the archives that the commands use, sorted by name. A use without a line in the list raises."""
     used: dict[str, Dependency] = {}
-    scripts = {
-        path.removeprefix(f"{FOLDER}/"): text
-        for path, text in texts.items()
-        if path.startswith(f"{FOLDER}/") and path != LIST
-    }
-    try:
-        run = list(reached(scripts, settings, open_settings))
-    except ParseError as error:
-        error.what = f"{FOLDER}/{error.what}"  # the reader knows paths below the folder
-        raise
-    for command, is_certain in run:
-        for name in (name for argument in command.arguments for name in _USE.findall(argument.text)):
-            if name in listed:
-                used.setdefault(name, _dependency(name, command.arguments[0].text, *listed[name]))
-            elif is_certain:
-                raise _not_understood(
-                    f"{FOLDER}/{command.file}:{command.line}", f"deps.txt has no line for {name}"
-                )
+    for call in calls:
+        for name in (name for word in call.words for name in _USE.findall(word)):
+            if name not in listed:
+                raise _not_understood(f"{call.line}", f"deps.txt has no line for {name}")
+            used.setdefault(name, _dependency(name, call.words[0], *listed[name]))
     if not used:
         raise _not_understood(f"{FOLDER}/CMakeLists.txt", "nothing of deps.txt is downloaded by it")
     return tuple(used[name] for name in sorted(used))

@@ -8,11 +8,8 @@ from dataclasses import dataclass, field
 
 from builder.facts.gpu.architectures import Arch
 from builder.facts.gpu.compatibility import version_of
-from builder.facts.ort.cmake_language import SourceLine
-from builder.facts.ort.launch_patterns import Launch
-
-NEEDS_TURING = "/qordered_ops/"
-"""Part of the path of operators that need sm_75: what they compare below does not matter."""
+from builder.facts.ort.configured import SourceLine
+from builder.facts.ort.launch_patterns import NEEDS_TURING, Launch
 
 _ENTRY = re.compile(r"(?P<arch>\d{2,3}[af]?)(?:-(?P<kind>real|virtual))?")
 

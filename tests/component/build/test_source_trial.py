@@ -33,7 +33,7 @@ from builder.errors import (
     TransferError,
     ValidationError,
 )
-from builder.facts.ort.cmake_language import SourceLine
+from builder.facts.ort.configured import SourceLine
 from builder.facts.ort.known_rules import DATA, ReadSource, loads, read_sources
 from builder.farm.repair import Repair
 from builder.formats.package_names import Host
@@ -486,7 +486,7 @@ def test_the_source_of_a_trial_is_read_once_for_each_nvcc(shop: Wiring, tmp_path
     assert readings(other) == 0
     (folder / "cmake/cuda_provider.cmake").write_text("(", encoding="utf-8")
     changed = again(shop)
-    with pytest.raises(ParseError, match=r"source: cmake/cuda_provider\.cmake:1 is not understood"):
+    with pytest.raises(ParseError, match=r"source: cmake/cuda_provider\.cmake:1 of .* Parse error"):
         try_source(changed, str(folder))
 
 

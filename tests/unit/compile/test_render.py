@@ -18,7 +18,7 @@ from builder.config.inputs import Input, InputKind, Lock, Pin
 from builder.config.variants import ImageSystem, ImageToolkit, Origin, Project, SuiteSystem
 from builder.errors import ConfigError
 from builder.facts.gpu.architectures import architectures
-from builder.facts.ort.cmake_language import SourceLine
+from builder.facts.ort.configured import SourceLine
 from builder.facts.ort.known_rules import rules_for
 from builder.facts.ort.source import Dependency, SourceFacts
 from builder.facts.ort.source_rules import Fact

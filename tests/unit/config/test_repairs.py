@@ -12,7 +12,7 @@ import pytest
 
 from builder.config.repairs import all_repairs, dumps, repairs_for
 from builder.facts.gpu.architectures import architectures
-from builder.facts.ort.cmake_language import SourceLine
+from builder.facts.ort.configured import SourceLine
 from builder.facts.ort.known_rules import rules_for
 from builder.farm.repair import Repair, main, repaired
 from tests.support import ROOT

@@ -11,7 +11,6 @@ from builder.config.build_plan import BuildPlan, compile_plan
 from builder.config.profiles import options_of
 from builder.config.toolkits import check_version, toolkit_of
 from builder.facts.gpu.architectures import architectures
-from builder.facts.ort.rule_reader import read_rules
 from builder.facts.ort.source_rules import Range, SourceRules
 from builder.farm.costs import Cost, cost_of
 from builder.finding import Code, Severity
@@ -24,7 +23,7 @@ CONTRIB = "onnxruntime/contrib_ops/cuda"
 
 @pytest.fixture(scope="module")
 def rules() -> SourceRules:
-    return read_rules(ort_source.FILES, list(ort_source.FILES), {"onnxruntime_USE_CUDA": "ON"})
+    return ort_source.rules()
 
 
 def planned(rules: SourceRules, sm: str) -> BuildPlan:

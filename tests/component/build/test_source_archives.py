@@ -8,9 +8,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from builder.config.profiles import fixed_settings, open_settings
+from builder.build.source_reading import commands_of
 from builder.errors import ParseError
-from builder.facts.ort.source import Dependency, dependencies_in, mirrored, read_source
+from builder.facts.ort.source import Dependency, SourceFacts, mirrored, read_source
+from builder.io.wiring import Wiring
+from tests.support import ROOT
 
 SHA1 = {name: f"{number:040x}" for number, name in enumerate(("alpha", "beta", "gamma", "delta", "win"))}
 
@@ -51,9 +53,13 @@ def files(listed: str = LIST, cmake: str = CMAKE) -> dict[str, str]:
     }
 
 
+def read(files: Mapping[str, str]) -> SourceFacts:
+    return read_source(files, lambda: commands_of(Wiring(ROOT), files))
+
+
 def needed(files: Mapping[str, str]) -> tuple[Dependency, ...]:
     """The archives of this project's builds."""
-    return dependencies_in(files, fixed_settings(), open_settings())
+    return read(files).dependencies
 
 
 def archive(name: str, line: int, content: str = "") -> Dependency:
@@ -68,7 +74,7 @@ def test_what_the_options_of_a_build_use_is_needed_and_nothing_else() -> None:
 
 
 def test_a_source_is_its_version_and_what_it_downloads() -> None:
-    facts = read_source(files(), fixed_settings(), open_settings())
+    facts = read(files())
     assert (facts.version, facts.dependencies) == ("1.29.0", needed(files()))
 
 
@@ -76,13 +82,13 @@ def test_a_source_is_its_version_and_what_it_downloads() -> None:
 def test_what_is_no_source_is_told_by_what_it_lacks(gone: str) -> None:
     lacking = {path: text for path, text in files().items() if path != gone}
     with pytest.raises(ParseError, match=f"no source of ONNX Runtime .*it has no {gone}. Name the top of"):
-        read_source(lacking, fixed_settings(), open_settings())
+        read(lacking)
 
 
 @pytest.mark.parametrize("text", ["", "1.29", "v1.29.0", "1.29.0\n1.30.0", "1.29.0-dev"])
 def test_a_version_is_three_numbers(text: str) -> None:
     with pytest.raises(ParseError, match=r"its VERSION_NUMBER is .* X\.Y\.Z"):
-        read_source({**files(), "VERSION_NUMBER": text}, fixed_settings(), open_settings())
+        read({**files(), "VERSION_NUMBER": text})
 
 
 def test_a_list_without_a_line_that_is_not_used_is_fine() -> None:
@@ -99,7 +105,7 @@ def test_a_list_without_a_line_that_is_not_used_is_fine() -> None:
         (LIST.replace(SHA1["win"], "zz"), CMAKE, r"^cmake/deps\.txt:7 "),
         (LIST.replace("https://host.example/alpha", "file:///alpha"), CMAKE, r"^cmake/deps\.txt:3 .* alpha"),
         (LIST, "message(nothing)\n", r"^cmake/CMakeLists\.txt "),
-        (LIST, CMAKE + "if(\n", r"^cmake/CMakeLists\.txt:16 is not understood"),
+        (LIST, CMAKE + "if(\n", r"^cmake/CMakeLists\.txt:16 of .* Parse error"),
     ],
 )
 def test_what_is_not_understood_is_told_with_its_place(listed: str, cmake: str, place: str) -> None:

@@ -1,0 +1,61 @@
+"""Tests of what is read from C++ sources, on one that was made up (``tests/support/ort_source.py``)."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from builder.facts.ort.known_rules import rules_for
+from builder.facts.ort.launch_patterns import launches_in, thresholds_in
+from builder.facts.ort.source_rules import SourceRules
+from builder.facts.ort.source_tree import SourceTree, is_wanted
+from tests.support import ort_source
+
+CONTRIB = "onnxruntime/contrib_ops/cuda"
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "gone"),
+    [
+        ("fast_attention/api.cc", "card.major == 8;", "card.major != 8;", "fast attention"),
+        ("fast_attention/api.cc", "card.major == 9", "card.major == 12", "fast attention"),
+        ("steps/steps.cu", "sm >= 60", "sm > 60", "steps for sm_86"),
+        ("moe/experts_template.h", "sm_ >= 75", "sm_ >= 77", "experts"),
+        ("moe/experts_template.h", "ORT_THROW", "fallback", "experts"),
+    ],
+)
+def test_a_condition_of_another_form_leaves_nothing_out(file: str, old: str, new: str, gone: str) -> None:
+    text = ort_source.FILES[f"{CONTRIB}/{file}"]
+    assert old in text
+    source = SourceTree.read({**ort_source.FILES, f"{CONTRIB}/{file}": text.replace(old, new)})
+    assert gone not in {launch.name for launch in launches_in(source, lambda name: name)}
+
+
+def compared(more: Mapping[str, str]) -> SourceRules:
+    """Return rules with what the C++ sources and these compare."""
+    return replace(
+        rules_for("1.21.0"), thresholds=thresholds_in(SourceTree.read({**ort_source.FILES, **more}))
+    )
+
+
+def test_architectures_are_alike_unless_a_source_asks_for_one_between() -> None:
+    made_up = compared({})
+    pairs = [(50, 52), (50, 53), (52, 60), (53, 61), (120, 130), (120, 121)]
+    assert [made_up.is_alike(*pair) for pair in pairs] == [True, False, False, True, False, True]
+    turing = f"{CONTRIB}/big/qordered_ops/one.cu"
+    asks = "#if __CUDA_ARCH__ >= 610"
+    assert compared({turing: asks}).is_alike(60, 61)
+    plain = f"{CONTRIB}/big/two.cu"
+    assert not compared({turing: asks, plain: asks}).is_alike(60, 61)
+
+
+def test_the_files_that_are_needed_are_known_by_their_path() -> None:
+    wanted = (
+        "VERSION_NUMBER",
+        "cmake/a/CMakeLists.txt",
+        "cmake/b.cmake",
+        "onnxruntime/contrib_ops/cuda/bert/a.cuh",
+    )
+    assert all(map(is_wanted, wanted))
+    others = ("cmake/deps.txt", "onnxruntime/core/a.cc", "onnxruntime/contrib_ops/cuda/bert/a_sm75.cubin.cc")
+    assert not any(map(is_wanted, others))

@@ -218,13 +218,14 @@ def test_a_source_is_repaired_for_sets_that_need_it_before_it_is_configured(
     assert made.index(nvrtc) < made.index(stub) < made.index("cmake -C /src/options.cmake")
     newer = replace(plan, variant=replace(plan.variant, sm=architectures("75,80")))
     told = [text in rendered(newer, lock).dockerfile for text in (*names, step, stub)]
-    assert told == [False, False, True, True]  # the step is for CUTLASS alone
+    assert told == [False, False, True, True]  # the step is for dependencies alone
     before = rendered(decided(project), lock).dockerfile
     assert [text in before for text in (step, stub, nvrtc, "CMAKE_CXX_STANDARD")] == [False] * 4
     said = [note for note in explain(plan).notes if "repaired" in note]
     assert [note.partition(": ")[0] for note in said] == [
         *(f"the source is repaired at cmake/x.cmake:7 ({name})" for name in names),
         "cutlass is repaired if need be (constructors-that-repeat-their-arguments)",
+        "onnx is repaired if need be (group-normalization-of-opset-18)",
     ]
     (finding,) = _left_out_operators(plan)
     assert (finding.code, finding.wanted) == (Code.C011, "a set with sm_75 or newer for these")

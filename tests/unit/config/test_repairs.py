@@ -48,7 +48,7 @@ def test_what_a_repair_makes_is_looked_at() -> None:
 
 
 def test_a_set_gets_the_repairs_that_it_needs() -> None:
-    half, experts, _, abseil, cutlass = MADE_UP
+    half, experts, _, abseil, cutlass, _ = MADE_UP
     rules = replace(rules_for("1.30.0"), repairs=dict.fromkeys((half, experts, abseil), LINE))
     cases = {
         ("52,86", "cutlass"): [half, experts, abseil, cutlass],

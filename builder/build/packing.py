@@ -17,7 +17,7 @@ from builder.compile.artifact import Artifact
 from builder.compile.plan import PlanOptions
 from builder.config.build_plan import NO_BASE, BuildPlan, Rendered, Workplace, package_name
 from builder.config.inputs import Input
-from builder.config.variants import Origin
+from builder.config.variants import Origin, WheelToolkit
 from builder.console import Reporter
 from builder.contents.build_record import loads_compile, record_name, record_of
 from builder.contents.check import check, say_report
@@ -250,6 +250,8 @@ def command_of(plan: BuildPlan, plan_options: PlanOptions) -> str:
         named = (one.partition("=")[0] for one in plan_options.dependencies)
         words.append(f"--source {plan.on.source.item.public}")
         words += [f"--dependency {name}={plan.on.dependencies[name].public}" for name in named]
+    if isinstance(plan.on.toolkit, WheelToolkit):
+        words.append(f"--cuda {plan.on.toolkit.version.partition('.')[0]}")
     if plan_options.widen and not plan.project.packages[plan.variant.name].widen:
         words.append("--widen")
     if plan.variant.platform != plan.project.packages[plan.variant.name].platform:

@@ -147,7 +147,7 @@ class VariantBuild:
             native_sm=cache(native_sm),
             needed_libraries=needed_libraries,
             reporter=self._reporter,
-            rules=lambda base: rules_of(wiring, wiring.project.bases[base], self._reporter),
+            rules=lambda base: rules_of(wiring, base, self._reporter),
             pin=None if release else lambda base: pin_base(wiring, base, self._reporter, host),
         )
 

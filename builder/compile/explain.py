@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 
+from builder.compile.plan import cost_of_cuda
 from builder.config.build_plan import BuildPlan, CompilePlan, compile_plan
 from builder.config.build_plan import lost as lost_capabilities
 from builder.config.profiles import options_of
@@ -157,6 +158,8 @@ def _notes(plan: BuildPlan, division: CompilePlan) -> Iterator[str]:
     if plan.rules.stands_in:
         stand_in = standing_for(plan.ort_version).source
         yield f"the rules are those of {stand_in}: this version's own source was not read"
+    if plan.cuda_reason:
+        yield f"CUDA {cost_of_cuda(plan)}"
     yield from plan.rules.notes
     for repair in plan.repairs:
         place = plan.rules.repairs.get(repair.name)

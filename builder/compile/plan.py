@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from builder.config.build_plan import NO_BASE, BuildPlan, check_reach, compile_p
 from builder.config.inputs import Input, InputKind, ort_wheel
 from builder.config.profiles import options_of
 from builder.config.toolkits import MISSING, check_is_read, lint, toolkit_of
-from builder.config.variants import Origin, Project, SuiteSystem, System, Variant, provider_wheel
+from builder.config.variants import Base, Origin, Project, SuiteSystem, System, Variant, provider_wheel
 from builder.console import Reporter
 from builder.contents.sentences import where
 from builder.errors import (
@@ -25,7 +26,7 @@ from builder.errors import (
     ValidationError,
 )
 from builder.facts.gpu.architectures import Arch
-from builder.facts.gpu.compatibility import runs_sass
+from builder.facts.gpu.compatibility import driver_window, runs_sass
 from builder.facts.gpu.table import CAPABILITIES
 from builder.facts.ort.source_rules import SourceRules
 from builder.facts.ort.versions import sm_names
@@ -65,6 +66,8 @@ class PlanOptions:
     host: Host | None = None
     widen: bool = False
     """Whether the package must run on all GPUs that plain code for the set runs on (``widen: true``)."""
+    cuda: str | None = None
+    """The entry of ``toolkits`` whose CUDA packages are compiled with and for."""
     mixed: bool = False
     """Whether the wheel of ``onnxruntime.version`` is repacked if it serves the set, whatever the base's
     version."""
@@ -88,7 +91,7 @@ class Planner:
     needed_libraries: Callable[[Path], Sequence[str]]
     """Reads the names of the libraries that a provider needs."""
     reporter: Reporter
-    rules: Callable[[str], SourceRules | None] = lambda _: None
+    rules: Callable[[Base], SourceRules | None] = lambda _: None
     """Returns the rules of a base's source; ``None``: those that are stored for its version."""
     pin: Pin | None = None
     """Pins the inputs of a base that have no pin; with ``None`` they may stay without one."""
@@ -101,12 +104,14 @@ class Planner:
         and for a wheel of another CUDA than the bundled one, and ``TransferError`` for a requested base that
         cannot be reached.
         """
-        project = project.of(variant)
-        decided = self._repack(project, variant) if variant.is_official else self._decide(project, variant)
+        warnings: list[Finding] = []
+        if variant.is_official:
+            decided = self._repack(project.of(variant), variant)
+        else:
+            decided, warnings = self._for_some_cuda(project, variant)
         if decided.origin is Origin.WHEEL and variant.provider == CUDA:
             self._require_served(decided)
             _require_bundled_cuda(decided, self.needed_libraries(self._provider(decided)))
-        warnings = [] if variant.is_official else self._warnings(decided)
         _report_decisions(decided, self.reporter, trial=self.options.source is not None)
         if variant.is_official and (idle := _for_compiled_alone(self.options)):
             self.reporter.say(
@@ -116,16 +121,49 @@ class Planner:
             self.reporter.warn(str(warning))
         return decided
 
+    def _for_some_cuda(self, project: Project, variant: Variant) -> tuple[BuildPlan, list[Finding]]:
+        """Return the plan of a package that may be compiled, and what is doubtful about it.
+
+        It is for the CUDA of the options, else for that of ``cuda``, unless its compiler cannot build the set
+        of this source and that of another toolkit can.
+        """
+        others = [name for name, other in project.toolkits.items() if other.compiler]
+        if (asked := self.options.cuda) is not None:
+            if asked not in others:
+                raise ValidationError(f"--cuda {asked!r} is none of {', '.join(others)}.")
+            return self._compiling_with(project, variant, asked, "asked for")
+        decided = self._decide(project, variant)
+        try:
+            return decided, self._warnings(decided)
+        except CompatibilityError as refused:
+            reason = str(refused).splitlines()[0].removeprefix("error ")
+            for name in others:
+                with suppress(BuilderError):
+                    return self._compiling_with(project, variant, name, reason)
+            raise
+
+    def _compiling_with(
+        self, project: Project, variant: Variant, name: str, reason: str
+    ) -> tuple[BuildPlan, list[Finding]]:
+        other, base = project.compiling_with(name), self.options.base
+        if base in project.bases and base not in other.bases:
+            raise CompatibilityError(
+                f"--cuda {name}: base {base} compiles with the toolkit of its image",
+                advice=f"Use --base {' or '.join(other.bases) or 'auto'}.",
+            )
+        decided = replace(self._decide(other, variant), cuda_reason=reason)
+        return decided, self._warnings(decided)
+
     def _decide(self, project: Project, variant: Variant) -> BuildPlan:
         """Return the plan of a package that is compiled unless the official wheel serves it."""
-        options = self.options
+        options, project = self.options, project.of(variant)
         variant = replace(variant, widen=variant.widen or options.widen)
         is_whole = options.base == "auto" and not options.mixed
         base, base_reason = choose_base(project, options, self.engine, self.pin if is_whole else None)
         origin, origin_reason = self._choose_origin(project, variant, base)
         if not is_whole and origin is Origin.SOURCE:
             base, base_reason = choose_base(project, options, self.engine, self.pin)
-        rules = self.rules(base) if origin is Origin.SOURCE else None
+        rules = self.rules(project.bases[base]) if origin is Origin.SOURCE else None
         decided = widened(replace(decide(project, variant, options, base, origin), source_rules=rules))
         return replace(decided, base_reason=base_reason, origin_reason=origin_reason)
 
@@ -199,7 +237,7 @@ class Planner:
     def _why_compiled(self, project: Project, base: str, wish: Origin) -> str:
         """Return why a package is compiled whatever the wheel holds; empty if it is not."""
         options, source = self.options, project.bases[base].source.item
-        if wish is Origin.SOURCE:
+        if wish is Origin.SOURCE or options.cuda:
             return "asked for"
         if options.source or source.kind is InputKind.TREE:
             return f"the source is {source.spec}"
@@ -235,6 +273,8 @@ def _report_decisions(decided: BuildPlan, reporter: Reporter, *, trial: bool) ->
         f"profile {decided.profile.value}, host {decided.host.value}" if decided.profile else "as released"
     )
     reporter.say(f"ort      {decided.ort_version}, {contents}")
+    if decided.cuda_reason:
+        reporter.say(f"cuda     {cost_of_cuda(decided)}")
     if decided.origin is Origin.SOURCE:
         for name, one in decided.on.dependencies.items() if trial else ():
             reporter.say(f"with     {name}: {one.public}")
@@ -242,6 +282,13 @@ def _report_decisions(decided: BuildPlan, reporter: Reporter, *, trial: bool) ->
         reporter.say(
             f"widen    {sm_names(decided.added)} added: ONNX Runtime's CMake narrows the set to its own GPUs"
         )
+
+
+def cost_of_cuda(decided: BuildPlan) -> str:
+    """Return why a plan is for another CUDA than that of ``cuda``, and which driver its packages need."""
+    cuda = decided.project.cuda.version
+    floor, _ = driver_window(decided.variant.sm, cuda)
+    return f"{cuda}, whose packages need driver {floor} or newer: {decided.cuda_reason}"
 
 
 def _require_bundled_cuda(decided: BuildPlan, needed: Sequence[str]) -> None:
@@ -284,6 +331,7 @@ def _for_compiled_alone(options: PlanOptions) -> list[str]:
         "--profile": options.profile is not None,
         "--host": options.host is not None,
         "--widen": options.widen,
+        "--cuda": options.cuda is not None,
         "--source": options.source is not None,
     }
     return [flag for flag, is_given in given.items() if is_given]

@@ -31,6 +31,7 @@ from builder.config.variants import (
     SuiteSystem,
     System,
     UnpackedToolkit,
+    WheelToolkit,
     archives,
     source_problems,
 )
@@ -42,7 +43,7 @@ from builder.formats.package_names import Host, Profile
 from builder.io.templates import template_environment
 
 _PACKAGE_DIRECTORY = {"cudart": "cuda_runtime", "nvrtc": "cuda_nvrtc"}
-"""The folder in NVIDIA's wheel, for roles whose name differs from it."""
+"""The folder in NVIDIA's wheel for CUDA 12, for roles whose name differs from it."""
 
 _CONTEXT_NAME = {"cudart": "cudart-headers"}
 """Context names of toolchain wheels whose role is also a bundled library's."""
@@ -131,7 +132,7 @@ def _view(plan: BuildPlan, division: CompilePlan, key: str, lock: Lock) -> dict[
         "has_driver": _DRIVER in plan.rules.linked,
         "standard": plan.rules.standard,
         "link_libraries": [
-            (role, _lib_context(role), f"nvidia/{_PACKAGE_DIRECTORY.get(role, role)}/lib")
+            (role, _lib_context(role), f"nvidia/{_package_directory(role, on.toolkit)}/lib")
             for role in _link_roles(plan)
         ],
         "cuobjdump": _base_name(plan.project.check.cuobjdump.spec),
@@ -143,6 +144,13 @@ def _view(plan: BuildPlan, division: CompilePlan, key: str, lock: Lock) -> dict[
         **_source_view(plan, lock),
         **_code_view(division, is_full=plan.profile is Profile.FULL),
     }
+
+
+def _package_directory(role: str, toolkit: BaseToolkit) -> str:
+    """Return the folder below ``nvidia`` in the wheel of a library; those for CUDA 13 share one."""
+    if isinstance(toolkit, WheelToolkit) and role != "cudnn":
+        return "cu13"
+    return _PACKAGE_DIRECTORY.get(role, role)
 
 
 def ninja_tree(plan: BuildPlan, key: str) -> str:
@@ -186,10 +194,12 @@ def _apt_list(item: Input, lock: Lock) -> dict[str, str]:
 
 
 def _toolkit_view(toolkit: BaseToolkit) -> dict[str, object]:
-    """Return the templates' values on nvcc; ``toolkit`` is image, redist or debian."""
+    """Return the templates' values on nvcc; ``toolkit`` is image, redist, debian or wheels."""
     if isinstance(toolkit, UnpackedToolkit):
         return {"toolkit": "debian", "nvcc_deb": _base_name(toolkit.deb.spec)}
-    return {"toolkit": "redist" if isinstance(toolkit, RedistToolkit) else "image"}
+    if isinstance(toolkit, RedistToolkit):
+        return {"toolkit": "redist"}
+    return {"toolkit": "wheels" if isinstance(toolkit, WheelToolkit) else "image"}
 
 
 def _code_view(division: CompilePlan, *, is_full: bool) -> dict[str, object]:

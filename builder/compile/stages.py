@@ -230,6 +230,10 @@ _KNOWN_FAILURES = {
         "The toolchain does not know an architecture of the set: see variants.<name>.sm. "
         "`./run plan` says what the toolchain can build."
     ),
+    r"needs an nvcc that knows sm_\d+": (
+        "Compile with CUDA 13's own nvcc (--cuda 13: its packages need driver 580 or newer), or take the "
+        "architecture out of the set."
+    ),
     r"bases\.\w+\.patches: \S+ does not apply": (
         "Make the patch anew against this version's source, or take it out of variants.yaml."
     ),

@@ -48,10 +48,12 @@ _OPTIONAL = {"providers", "toolkits", "compile_cache"}
 _TOOLKIT_PINS = (
     ("cudnn.wheel", "cudnn.version", "=={}$"),
     ("cuda.libraries.cudart", "cuda.version", "=={}."),
+    ("compiler.nvcc", "cuda.version", "=={}."),
 )
 """A pin's key, the key of the version that the pin must have, and the version's form in the pin.
 
-``$`` is the pin's end. These keys exist at the top of the file and in each toolkit.
+``$`` is the pin's end. These keys exist at the top of the file and in each toolkit; only a toolkit has a
+compiler.
 """
 
 _BASE_PINS = (("toolkit.deb", "toolkit.nvcc", "_{}."),)

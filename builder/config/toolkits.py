@@ -1,4 +1,4 @@
-"""Rules for the toolkits that a set of architectures needs: findings C001 to C009, C013 and C014.
+"""Rules for the toolkits that a set of architectures needs: findings C001 to C009, C013, C014, C016 and C017.
 
 They are about the versions of CUDA, cuDNN and nvcc, and the GPUs that NVIDIA's pinned libraries hold no code
 for. A package runs only where its worst library runs, so a set with a GPU that one library does not serve
@@ -109,6 +109,7 @@ def lint(subject: ToolkitChoice) -> list[Finding]:
         *_cuda_dropped(subject),
         *_cuda_too_old(subject),
         *_out_of_reach(subject),
+        *_from_older_text(subject),
         *check_version(subject),
     ]
 
@@ -180,6 +181,27 @@ def _out_of_reach(subject: ToolkitChoice) -> Iterator[Finding]:
         )
 
 
+def _from_older_text(subject: ToolkitChoice) -> Iterator[Finding]:
+    """Yield a warning for architectures that nvcc does not know and the source treats in other ways.
+
+    nvcc compiles the source's text for them, which may ask for what it does not have.
+    """
+    nvcc, ptxas = subject.nvcc, subject.ptxas
+    late = [arch for arch in subject.sm if nvcc and ptxas and assembles(nvcc, ptxas, arch)]
+    if nvcc is None or not late:
+        return
+    if lines := subject.rules.told_apart(compilable(nvcc)[-1], late[-1].number):
+        yield Finding(
+            code=Code.C016,
+            path=subject.path,
+            message=f"ONNX Runtime {subject.ort} has code for them ({', '.join(map(str, lines))}), and nvcc "
+            f"{nvcc} does not know them: what it cannot compile of that ends the build",
+            wanted=", or ".join(_ways_out(subject, late)),
+            got=sm_names(late),
+            severity=Severity.WARNING,
+        )
+
+
 def _until(arch: Arch) -> str:
     last = last_cuda(arch)
     return f"to {dotted(last)}" if last else "or newer"
@@ -193,11 +215,13 @@ def _by_ptxas(nvcc: str, ptxas: str | None) -> str:
 
 
 def _ways_out(subject: ToolkitChoice, lost: Sequence[Arch]) -> Iterator[str]:
-    """Yield as text the oldest nvcc for the whole set, if any, and the set without ``lost``, if not empty."""
+    """Yield as text the oldest and the newest nvcc for the whole set, and the set without ``lost``."""
     nvcc = next((release for release in NVCCS if all(compiles(release, arch) for arch in subject.sm)), None)
     kept = [arch for arch in subject.sm if arch not in lost]
     if nvcc is not None:
         yield f"a base with nvcc {nvcc} (--base nvidia)"
+    if all(compiles(NVCCS[-1], arch) for arch in subject.sm):
+        yield f"--cuda {version_of(NVCCS[-1])[0]}"
     if kept:
         yield f"the set {_numbers(kept)}"
 
@@ -310,6 +334,16 @@ def check_version(subject: ToolkitChoice) -> Iterator[Finding]:
     families = [arch for arch in subject.sm if arch.suffix == "f"]
     if families:
         yield _families(subject, families)
+    newest = subject.rules.newest_cuda
+    if newest and version_of(subject.nvcc) > version_of(newest.value):
+        yield Finding(
+            code=Code.C017,
+            path=subject.path,
+            message=f"ONNX Runtime {subject.ort} is compiled with CUDA {newest.value} or older: it asks for "
+            f"what CUDA 13's CUB lacks ({newest.line})",
+            wanted=f"CUDA {newest.value}, or a newer ONNX Runtime",
+            got=f"nvcc {subject.nvcc}",
+        )
     cuda = min(subject.cuda, subject.nvcc, key=version_of)
     for tool, version in {"cuda": cuda, **subject.tools}.items():
         least = subject.rules.minimums.get(tool)

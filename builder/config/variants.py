@@ -116,6 +116,17 @@ class UnpackedToolkit(ProjectSection):
 
 
 @dataclass(frozen=True)
+class WheelToolkit:
+    """The toolkit from NVIDIA's wheels alone, of an entry of ``toolkits`` (``Project.compiling_with``)."""
+
+    version: str
+    """nvcc's version."""
+    wheels: Mapping[str, Input]
+    """``Toolkit.compiler``."""
+    ptxas = None
+
+
+@dataclass(frozen=True)
 class GitSource(ProjectSection):
     """ORT's source from a git repository."""
 
@@ -144,7 +155,7 @@ class TarballSource(ProjectSection):
 
 
 System = ImageSystem | SuiteSystem
-BaseToolkit = ImageToolkit | RedistToolkit | UnpackedToolkit
+BaseToolkit = ImageToolkit | RedistToolkit | UnpackedToolkit | WheelToolkit
 Source = GitSource | TreeSource | TarballSource
 
 
@@ -231,12 +242,16 @@ class Cudnn(ProjectSection):
 
 @dataclass(frozen=True)
 class Toolkit(ProjectSection):
-    """Another CUDA toolkit; official wheels that were compiled with it are repacked."""
+    """Another CUDA toolkit: official wheels that were compiled with it are repacked, and it compiles."""
 
     ort_version: Annotated[kinds.ThreeNumbers, Field(alias="onnxruntime")]
     """Version of the official wheels, onnxruntime-gpu."""
     cuda: Cuda
     cudnn: Cudnn
+    compiler: Annotated[
+        Mapping[str, Input], kinds.by_role(kinds.Wheel, "nvcc", "nvvm", "crt", "cccl", "cusparse")
+    ] = field(default_factory=dict)
+    """NVIDIA's wheels of its compiler by role; without them nothing is compiled with it."""
 
 
 @dataclass(frozen=True)
@@ -480,7 +495,10 @@ class Project(ProjectSection):
     )
     """Packages for machines without a fitting NVIDIA GPU, by name."""
     toolkits: Annotated[Mapping[kinds.ToolkitName, Toolkit], kinds.NamedEntries] = field(default_factory=dict)
-    """More toolkits, by CUDA's major version: variants that name one are official wheels repacked."""
+    """More toolkits, by CUDA's major version: variants that name one are official wheels repacked.
+
+    --cuda names one that compiles.
+    """
     compile_cache: kinds.CacheAddress = ""
     """Compile cache that machines share, unless --compile-cache or ORTPACKS_COMPILE_CACHE names another."""
 
@@ -497,6 +515,17 @@ class Project(ProjectSection):
         return replace(
             self, cuda=replace(owner.cuda, libraries=libraries), cudnn=replace(owner.cudnn, wheel=cudnn)
         )
+
+    def compiling_with(self, name: str) -> Project:
+        """Return the project whose bases of Debian's archive compile with another toolkit, for its CUDA."""
+        other = self.toolkits[name]
+        toolkit = WheelToolkit(other.cuda.version, other.compiler)
+        bases = {
+            key: replace(base, toolkit=toolkit)
+            for key, base in self.bases.items()
+            if isinstance(base.system, SuiteSystem)
+        }
+        return replace(self, cuda=other.cuda, cudnn=other.cudnn, bases=bases)
 
     def official_versions(self, variant: Variant) -> tuple[str, ...]:
         """Return the possible versions of the official GPU wheel that a variant is made of."""
@@ -626,7 +655,8 @@ def all_inputs(project: Project, lock: Lock) -> tuple[Input, ...]:
         for version in project.official_versions(variant)
     )
     bundled = (wheel for variant in official for wheel in project.of(variant).bundled)
-    own = {*_inputs_in(replace(project, toolkits={})), *_gpu_wheels(project)}
+    compiling = {name: one for name, one in project.toolkits.items() if one.compiler}
+    own = {*_inputs_in(replace(project, toolkits=compiling)), *_gpu_wheels(project)}
     wanted = {*own, *repacked, *bundled, *providers, *images, *TEST_INPUTS}
     wanted |= {*_archives(project.bases.values(), lock)}
     return _sorted(item for item in wanted if item.kind is not InputKind.TREE)

@@ -21,7 +21,7 @@ from packageurl import PackageURL
 from builder.binary.library_names import NVIDIA, ONNXRUNTIME
 from builder.config.build_plan import BuildPlan
 from builder.config.inputs import Input, InputKind, Lock
-from builder.config.variants import UnpackedToolkit, archives
+from builder.config.variants import UnpackedToolkit, WheelToolkit, archives
 from builder.contents.package_manifest import BUILT, Member
 from builder.contents.required_files import (
     CUDA_LICENCE,
@@ -192,7 +192,7 @@ def _linked(plan: BuildPlan, lock: Lock) -> tuple[BomComponent, ...]:
     base, toolkit = plan.on, plan.on.toolkit
     purls = {archive_purl(one.url): "" for one in archives(base, lock)}
     items = [one.item for one in base.dependencies.values() if one.item]
-    if isinstance(toolkit, UnpackedToolkit):
+    if isinstance(toolkit, UnpackedToolkit | WheelToolkit):
         items += [one for role, one in toolkit.wheels.items() if role == "cccl"]
     purls |= dict(map(_origin, items))
     parsed = ((PackageURL.from_string(purl), purl, supplier) for purl, supplier in sorted(purls.items()))

@@ -30,9 +30,12 @@ Two options of ``fatbinary`` are additions of this program. They are passed thro
 they are part of the compiler's command and of ccache's key:
 
 ``--assemble=100:120``
-    The PTX image is not stored; ``ptxas-newer``, a ptxas of a later toolkit, assembles it into one image of
-    SASS for each number. This is how nvcc 12.4, whose newest architecture is sm_90, makes native code for
-    Blackwell. It does not work for architectures with suffixes: the PTX lacks their instructions.
+    The PTX image is not stored; ``ptxas-newer``, a ptxas of a later toolkit, makes one image of SASS for each
+    number. This is how nvcc 12.4, whose newest architecture is sm_90, makes native code for Blackwell. Each
+    is made from the unit's own text for that architecture, as PTX of nvcc's newest one. Only where nothing
+    but lines of the toolkit's headers differs, which know no newer architecture, PTX of an older one serves.
+    What nvcc does not understand of a text ends the compile. It does not work for architectures with
+    suffixes: the PTX lacks their instructions.
 ``--raw``
     Images are stored as they are. ORT sets ``-compress-all`` (LZ4), but zstd packs an archive of plain
     images better.
@@ -55,6 +58,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -90,6 +94,7 @@ _TEMPORARY = re.compile(
     r"(?P<name>cpp\d\.ii|cudafe1\.(?:cpp|stub\.c|c|gpu)|fatbin\.c|module_id|ptx|cubin)"
 )
 """The name of an intermediate file of nvcc; the part after process, source and architecture is ``name``."""
+_LINE_MARKER = re.compile(rb'# \d+ "(?P<file>[^"]*)"')
 _STUB, _FATBIN_SOURCE, _MODULE_ID = "cudafe1.stub.c", "fatbin.c", "module_id"
 _DATA_SECTION = re.compile(r'#define __CUDAFATBINDATASECTION +"(?P<name>\S+)"')
 _FLOCK = struct.Struct("hhqqi4x")
@@ -116,6 +121,8 @@ class DeviceImage(NamedTuple):
     """An image of device code: SASS that the command ``ptxas`` makes, or PTX where ``ptxas`` is empty."""
 
     sm: str
+    place: str
+    """The virtual architecture whose text it is made of."""
     ptx: str
     """nvcc's name for the PTX file."""
     ptxas: Command
@@ -157,7 +164,7 @@ class Unit:
         self._read: list[str] = []
         """The dependency files of the preprocessor's runs."""
         self._virtual: dict[str, str] = {}
-        """The virtual architectures that ``cicc`` runs for, by nvcc's names of the PTX files."""
+        """The virtual architecture that ``cicc`` runs for, by that whose text an image is made of."""
 
     def compile(self) -> None:
         """Make the object and its dependency file. Raises ``CommandFailedError``."""
@@ -231,46 +238,65 @@ class Unit:
     def _images(self, only: Collection[str] = ()) -> list[str]:
         """Make the device code, or SASS of ``only``; return fatbinary's options for the images."""
         images = [image for image in self._planned_images() if not only or (image.sm in only and image.ptxas)]
-        planned = dict.fromkeys(image.ptx for image in images)
-        steps = {place: ptx for ptx in planned for place in self._candidates(ptx)[1:]}
-        steps |= {self._candidates(ptx)[0]: ptx for ptx in planned}
-        self._side_by_side(lambda place: self._preprocess_for(place, steps[place]), steps)
-        self._virtual = {ptx: self._oldest_alike(ptx) for ptx in planned}
+        planned = {image.place: image.ptx for image in images}
+        steps = {older: ptx for place, ptx in planned.items() for older in self._older(place, ptx)} | planned
+        self._side_by_side(lambda place: self._preprocess_for(place, steps[place], planned), steps)
+        self._virtual = {place: self._oldest_alike(place, ptx) for place, ptx in planned.items()}
         chosen = dict.fromkeys(self._virtual.values())
         self._side_by_side(lambda place: self._compile_ptx(steps[place], place), chosen)
         give_back_memory()
         return self._side_by_side(self._image, images)
 
-    def _candidates(self, ptx: str) -> list[str]:
-        """Return the virtual architectures whose PTX may be used as ``ptx``, that of nvcc's plan first.
+    def _older(self, place: str, ptx: str) -> list[str]:
+        """Return the older virtual architectures whose PTX may serve as that of ``place``, best first.
 
         The object holds PTX of the planned architecture alone.
         """
-        planned = after(self._maker(ptx).words, "-arch")
-        is_packed = any(image.ptx == ptx and not image.ptxas for image in self._planned_images())
-        return [planned] if is_packed or planned not in OLDER else [planned, OLDER[planned]]
+        newest, images = self._known(ptx), [image for image in self._planned_images() if image.ptx == ptx]
+        if place != newest:
+            unknown = dict.fromkeys(image.place for image in images if image.place != newest)
+            return [newest, *(other for other in unknown if _number(other) < _number(place))]
+        is_packed = any(not image.ptxas for image in images)
+        return [] if is_packed or place not in OLDER else [OLDER[place]]
 
-    def _oldest_alike(self, ptx: str) -> str:
-        """Return the last of ``ptx``'s candidates if the preprocessor made the same text, else the first."""
-        planned, *older = self._candidates(ptx)
-        text = self._file(f"{planned}.ii")
-        for place in older:
-            other = self._file(f"{place}.ii")
-            if Path(other).exists() and filecmp.cmp(text, other, shallow=False):
-                return place
-        return planned
+    def _known(self, ptx: str) -> str:
+        """Return the virtual architecture that nvcc makes ``ptx`` for."""
+        return after(self._maker(ptx).words, "-arch")
 
-    def _preprocess_for(self, place: str, ptx: str) -> None:
+    def _oldest_alike(self, place: str, ptx: str) -> str:
+        """Return the first of the older architectures for which the text is the same, else ``place``."""
+        text, is_new = self._file(f"{place}.ii"), place != self._known(ptx)
+        for older in self._older(place, ptx):
+            other = self._file(f"{older}.ii")
+            if Path(other).exists() and (
+                filecmp.cmp(text, other, shallow=False) or (is_new and _differ_in_headers(text, other))
+            ):
+                return older
+        return place
+
+    def _preprocess_for(self, place: str, ptx: str, planned: Collection[str]) -> None:
         """Make the text of the virtual architecture ``place``, as nvcc makes that of ``ptx``.
 
-        There is none if it cannot be made for an architecture that nvcc does not plan.
+        There is none if it cannot be made for an architecture that is not planned.
         """
-        text = self._text(ptx)
-        if place == self._candidates(ptx)[0]:
-            self._preprocessed(text, place)
+        if place in planned:
+            with self._told(place, ptx):
+                self._preprocessed(self._text(ptx), place)
         else:
             with suppress(CommandFailedError):
-                self._preprocessed(text, place, quiet=True)
+                self._preprocessed(self._text(ptx), place, quiet=True)
+
+    @contextmanager
+    def _told(self, place: str, ptx: str) -> Iterator[None]:
+        """Say of a failure which compiler is needed, if nvcc does not know the architecture ``place``."""
+        try:
+            yield
+        except CommandFailedError:
+            if _number(place) > _number(self._known(ptx)):
+                name = place.replace("compute", "sm")
+                what = f"its code for {name} needs an nvcc that knows {name}"
+                print(f"ortpacks: {self._source}: {what}", file=sys.stderr)
+            raise
 
     def _text(self, ptx: str) -> str:
         """Return nvcc's name for the preprocessed text that ``ptx`` is made from."""
@@ -285,13 +311,14 @@ class Unit:
             sm, file = image["sm"], image["file"]
             if image["kind"] == "elf":
                 ptxas = self._maker(file).words
-                yield DeviceImage(sm, next(word for word in ptxas if word.endswith(".ptx")), ptxas)
+                ptx = next(word for word in ptxas if word.endswith(".ptx"))
+                yield DeviceImage(sm, self._known(ptx), ptx, ptxas)
             elif not targets:
-                yield DeviceImage(sm, file, [])
+                yield DeviceImage(sm, self._known(file), file, [])
             else:
                 for target in targets:
                     newer = [NEWER_PTXAS, "-m64", file, "-o", self._file("cubin", f"sm_{target}")]
-                    yield DeviceImage(target, file, [*newer, f"-arch=sm_{target}"])
+                    yield DeviceImage(target, f"compute_{target}", file, [*newer, f"-arch=sm_{target}"])
 
     def _side_by_side(self, make: Callable[[S], T], items: Iterable[S]) -> list[T]:
         """Return the results of ``make`` for ``items``, in their order, computed in parallel.
@@ -315,14 +342,15 @@ class Unit:
 
     def _image(self, image: DeviceImage) -> str:
         """Make an image, and return fatbinary's option for it."""
-        ptx = self._file("ptx", self._virtual[image.ptx])
+        ptx = self._file("ptx", self._virtual[image.place])
         if not image.ptxas:
             return f"--image3=kind=ptx,sm={image.sm},file={ptx}"
         place = f"sm_{image.sm}"
         command = self._words((ptx if word == image.ptx else word for word in image.ptxas), place)
         # In a remote storage of ccache 4.7, an entry without inputs has the same key as its manifest.
         piece = Piece([command], self._file("cubin", place), ptx, [self._file(_MODULE_ID)])
-        return f"--image3=kind=elf,sm={image.sm},file={self._cached(piece, f'{place}.cubin')}"
+        with self._told(image.place, image.ptx):
+            return f"--image3=kind=elf,sm={image.sm},file={self._cached(piece, f'{place}.cubin')}"
 
     def _compile_ptx(self, ptx: str, place: str) -> None:
         text, theirs = self._file(f"{place}.ii"), self._text(ptx)
@@ -330,7 +358,9 @@ class Unit:
         # ccache keeps one file per entry, so PTX and stub are put into a tar
         folder, tar = self._file("", place), self._file("tar", place)
         create = ["tar", "--create", f"--file={tar}", f"--directory={folder}", "ptx", _STUB]
-        kept = self._cached(Piece([command, create], tar, text, [self._file(_MODULE_ID)]), f"{place}.tar")
+        piece = Piece([command, create], tar, text, [self._file(_MODULE_ID)])
+        with self._told(place, ptx):
+            kept = self._cached(piece, f"{place}.tar")
         run(["tar", "--extract", f"--file={kept}", f"--directory={folder}"])
 
     def _host(self) -> str:
@@ -355,7 +385,8 @@ class Unit:
         cicc = next(
             step for step in self._steps if after(step.words, "--stub_file_name").endswith(f"/{name}")
         )
-        theirs, ours = self._file(_STUB, self._virtual[cicc.output]), self._file(_STUB, _HOST)
+        made = self._virtual.get(self._known(cicc.output), next(iter(self._virtual.values())))
+        theirs, ours = self._file(_STUB, made), self._file(_STUB, _HOST)
         text = Path(theirs).read_text(encoding="utf-8").replace(theirs, ours)
         names = list(dict.fromkeys(re.findall(r"\b__T\d+\b", text)))
         numbered = re.sub(r"\b__T\d+\b", lambda name: f"__T{names.index(name[0])}", text)
@@ -377,8 +408,8 @@ class Unit:
         if architecture := _VIRTUAL.fullmatch(place):
             if word.startswith("-D__CUDA_ARCH__="):
                 return f"-D__CUDA_ARCH__={architecture['number']}0"
-            if _VIRTUAL.fullmatch(word):
-                return place
+            if _VIRTUAL.fullmatch(word):  # one that nvcc knows
+                return min(word, place, key=_number)
         match = _TEMPORARY.fullmatch(word)
         if match is None:
             return word
@@ -454,6 +485,27 @@ def _further_slots(output: str, count: int, work: Callable[[], None]) -> Iterato
                     slot.terminate()
         for future in futures:
             future.result()
+
+
+def _number(virtual: str) -> int:
+    return int(re.sub(r"\D", "", virtual))
+
+
+def _differ_in_headers(one: str, other: str) -> bool:
+    """Return whether two texts differ in lines of the toolkit's headers alone."""
+    return all(line == same for line, same in zip_longest(*map(_own_lines, (one, other))))
+
+
+def _own_lines(text: str) -> Iterator[bytes]:
+    """Yield the lines of a preprocessed text that are of no header of the toolkit."""
+    toolkit = f"{Path(shutil.which(TOOLKITS_OWN) or '').parent.parent}/".encode()
+    is_own = True
+    with Path(text).open("rb") as lines:
+        for line in lines:
+            if marker := _LINE_MARKER.match(line):
+                is_own = not marker["file"].startswith(toolkit)
+            elif is_own:
+                yield line
 
 
 def _emptied(fatbin: Path) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from builder.binary.library import read_library
-from tests.integration.toolchain import SOURCE, Toolchain
+from tests.integration.toolchain import SOURCE, Toolchain, running
 from tests.support import ROOT
 
 WITH_CUB = f"""\
@@ -30,6 +30,21 @@ __global__ void tuned(int* data) {
 void tune(int* data) { tuned<<<1, 32>>>(data); }
 """
 """A kernel like CUB's, which are tuned by architecture."""
+TILED = """\
+#if __CUDA_ARCH__ >= 1200
+#define TILE 1024
+#else
+#define TILE 4096
+#endif
+__global__ void tiled(int* data) {
+    __shared__ int tile[TILE];
+    tile[data[threadIdx.x]] = data[0];
+    __syncthreads();
+    data[threadIdx.x] = tile[threadIdx.x];
+}
+void tile(int* data) { tiled<<<1, 32>>>(data); }
+"""
+PTX_90 = "--generate-code=arch=compute_90,code=[compute_90]"
 LEGACY = ("50:50", "50:52", "70:70")
 MODERN = ("75:75", "80:80", "80:86")
 """Architectures, each virtual and real, of sets like those of the variants."""
@@ -44,6 +59,7 @@ g++ -shared -o both.so one/unit.o two/unit.o -L/usr/local/cuda/lib64 -lcudart_st
 nm both.so
 """
 FOR_LIBRARIES = "-Xcompiler=-fPIC"
+LINK = "g++ -shared -o unit.so unit.o -L/usr/local/cuda/lib64 -lcudart_static"
 RELOCATABLE = f"-rdc=true -std=c++17 {FOR_LIBRARIES}"
 CALLED = "__device__ float factor(float value) { return value * 3; }\n"
 CALLS = f"""\
@@ -128,13 +144,12 @@ def test_an_architecture_whose_kernels_have_other_names_than_the_host_s_is_found
     """nvcc puts the list of architectures into the names of CUB's kernels."""
     (toolchain.folder / "unit.cu").write_text(WITH_CUB)
     (toolchain.folder / "unit.o").write_bytes(of_cub.ours)
-    link = "g++ -shared -o unit.so unit.o -L/usr/local/cuda/lib64 -lcudart_static"
-    assert toolchain.sh(link).returncode == 0
+    assert toolchain.sh(LINK).returncode == 0
     assert unregistered(toolchain.folder / "unit.so") == set()
     flags = f"-std=c++17 {FOR_LIBRARIES} --generate-code=arch=compute_52,code=[sm_52]"
     other = f"nvcc-toolkit {flags} -c unit.cu -o other.o"
     swap = "objcopy --dump-section=.nv_fatbin=code other.o && objcopy --update-section=.nv_fatbin=code unit.o"
-    assert toolchain.sh(f"{other} && {swap} && {link}").returncode == 0
+    assert toolchain.sh(f"{other} && {swap} && {LINK}").returncode == 0
     lost = unregistered(toolchain.folder / "unit.so")
     assert any("_520_NS" in name for name in lost), "others have a module id in their names"
 
@@ -326,11 +341,54 @@ def test_an_architecture_with_a_suffix_is_made_ahead_under_its_name(toolchain: T
 
 def test_a_newer_ptxas_makes_native_code_in_the_place_of_ptx(toolchain: Toolchain) -> None:
     options = "-Xfatbin=--raw -Xfatbin=--assemble=100:120 -Xfatbin=-compress-all"
-    ptx = "--generate-code=arch=compute_90,code=[compute_90]"
-    toolchain.compile(("90:90",), options, ptx)
-    found = toolchain.sh("cuobjdump -lelf unit.o; cuobjdump -lptx unit.o").stdout
-    assert sorted(re.findall(r"sm_(\d+)\.\w+", found)) == ["100", "120", "90"], "and no PTX"
+    for text, ptx_of in ((SOURCE, ["90"]), (WITH_CUB, ["90"]), (f"{SOURCE}{TILED}", ["120", "90"])):
+        toolchain.new_unit(text)
+        toolchain.compile(("90:90",), options, PTX_90)
+        found = toolchain.sh("cuobjdump -lelf unit.o; cuobjdump -lptx unit.o").stdout
+        assert sorted(re.findall(r"sm_(\d+)\.\w+", found)) == ["100", "120", "90"], "and no PTX"
+        made = re.findall(r"compute_(\d+)\.ii", " ".join(toolchain.made()))
+        assert made == ptx_of, "PTX is made again only where more differs than lines of the toolkit's headers"
     assert toolchain.sh("nvcc -Xfatbin=--raw -Xfatbin=--assemble=100 --version").returncode == 0
+
+
+def test_a_newer_architecture_has_what_the_source_says_of_it(toolchain: Toolchain) -> None:
+    """ORT 1.25's XQA sizes its shared memory by architecture (xqa/utils.cuh line 54)."""
+    toolchain.new_unit(TILED)
+    toolchain.compile(("90:90",), "-Xfatbin=--raw -Xfatbin=--assemble=100:120", PTX_90)
+    done = toolchain.sh("cuobjdump -xelf all unit.o; for cubin in *.cubin; do readelf -SW $cubin; done")
+    sizes = re.findall(r"\.nv\.shared\.\S*tiled\S*\s+NOBITS\s+\S+\s+\S+\s+(\w+)", done.stdout)
+    assert sorted(int(size, 16) & ~0x7FF for size in sizes) == [4 * 1024, 4 * 4096, 4 * 4096]
+
+
+@pytest.mark.parametrize(
+    "more", ['asm("no_such_instruction;");', "no_such_function();", "\n#error too new\n"]
+)
+def test_what_a_newer_architecture_asks_for_in_vain_is_told_with_the_compiler(
+    toolchain: Toolchain, more: str
+) -> None:
+    toolchain.new_unit(f"__global__ void f() {{\n#if __CUDA_ARCH__ >= 1200\n{more}\n#endif\n}}\n")
+    nvcc = f"nvcc --generate-code=arch=compute_90,code=[sm_90] {PTX_90} -x cu -c unit.cu -o unit.o"
+    done = toolchain.sh(f"{nvcc} -Xfatbin=--assemble=100:120")
+    assert done.returncode != 0
+    told = [line for line in done.stderr.splitlines() if line.startswith("ortpacks: ")]
+    assert told == ["ortpacks: unit.cu: its code for sm_120 needs an nvcc that knows sm_120"]
+    assert toolchain.sh(f"{nvcc} -Xfatbin=--assemble=100").returncode == 0
+
+
+def test_cuda_13_from_wheels_compiles_turing_and_blackwell(dist: Path, tmp_path: Path) -> None:
+    """Kernels are those that its own nvcc makes, each registered by the host."""
+    kernels_ = []
+    with running(dist, tmp_path, "13") as toolchain:
+        toolchain.new_unit(WITH_CUB)
+        for nvcc in ("nvcc", "nvcc-toolkit"):
+            toolchain.compile(("75:75", "100:100", "120:120"), FOR_LIBRARIES, nvcc=nvcc)
+            assert toolchain.sh(LINK).returncode == 0
+            found = read_library("unit.so", (tmp_path / "unit.so").read_bytes(), deep=True).deep
+            assert found is not None
+            assert found.unregistered == set()
+            kernels_.append(sorted(" ".join(sorted(map(str, targets))) for targets in found.names.values()))
+    assert kernels_[0] == kernels_[1]
+    assert {*kernels_[0]} == {"sm_100 sm_120 sm_75"}
 
 
 def test_a_header_that_changes_compiles_what_reads_it(toolchain: Toolchain) -> None:

@@ -100,13 +100,14 @@ class Toolchain:
 
 
 @contextmanager
-def running(dist: Path, folder: Path) -> Iterator[Toolchain]:
-    """Run a container with ``folder`` until the block ends."""
+def running(dist: Path, folder: Path, cuda: str | None = None) -> Iterator[Toolchain]:
+    """Run a container with ``folder`` until the block ends; ``cuda``: of this entry of ``toolkits``."""
     shop = Wiring(ROOT, dist=dist)
-    image = CheckTools(shop, "assembled", shop.reporter).toolchain()
     toolkit = shop.project.bases["assembled"].toolkit
     assert isinstance(toolkit, UnpackedToolkit)
     ptxas = shop.store(shop.lock).unpack(toolkit.wheels["ptxas"]) / "nvidia/cuda_nvcc/bin/ptxas"
+    shop.project = shop.project.compiling_with(cuda) if cuda else shop.project
+    image = CheckTools(shop, "assembled", shop.reporter).toolchain()
     name = f"ortpacks-nvcc-{uuid.uuid4().hex[:8]}"
     farm = f"{ROOT}/builder/farm:/ortpacks/builder/farm:ro"
     volumes = [f"--volume={mount}" for mount in (f"{folder}:/unit", farm, f"{ptxas}:/ptxas-newer:ro")]

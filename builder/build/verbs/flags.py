@@ -52,6 +52,7 @@ FLAGS: Mapping[str, tuple[object, str]] = {
         "compile this ONNX Runtime: a folder, an archive, or a git repository's path or URL[@REF]",
     ),
     "dependency": ([], "with --source: NAME=WHAT, in place of an archive of its cmake/deps.txt"),
+    "cuda": (None, "compile with and for this CUDA of toolkits: 13 (GPUs from 7.5 and drivers from 580 on)"),
     "origin": (None, "auto (wheel where it serves the whole set), wheel or source"),
     "profile": (None, "full, lean or minimal; less than full is always compiled"),
     "host": (None, "wheel or source: where libonnxruntime.so.1 comes from"),
@@ -349,11 +350,11 @@ def _chosen(
     dist: str | None,
     source: str | None = None,
     dependency: Sequence[str] = (),
-    builder: str | None = None,
-    context: str | None = None,
+    cuda: str | None = None,
     **what: object,
 ) -> ChosenVariants:
     options: Callable[..., PlanOptions] = plan_options
+    builders = {name: what.pop(name, None) for name in ("builder", "context")}
     if source and what.get("release"):
         raise ValidationError(
             "--source makes packages of a source that variants.yaml does not name, and publish refuses those "
@@ -368,6 +369,8 @@ def _chosen(
         wiring=make_wiring(dist, offline=offline),
         names=tuple(variant),
         every=all,
-        plan_options=replace(options(offline=offline, **what), source=source, dependencies=tuple(dependency)),
-        builders={"builder": builder, "context": context},
+        plan_options=replace(
+            options(offline=offline, **what), source=source, dependencies=tuple(dependency), cuda=cuda
+        ),
+        builders={name: str(one) if one else None for name, one in builders.items()},
     )

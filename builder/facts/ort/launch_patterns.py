@@ -23,6 +23,11 @@ from builder.facts.gpu.table import KNOWN_SM
 from builder.facts.ort.configured import SourceLine
 from builder.facts.ort.source_tree import BELOW, SourceTree
 
+_UNTIL_CUB_2 = re.compile(r"\bcub::(?:Max|Min|Sum)\b")
+"""What CUDA 13's CUB lacks (``cub/thread/thread_operators.cuh`` of its 3.0.1)."""
+
+_ASKS_VERSION = re.compile(r"\bCUDA(?:RT)?_VERSION\s*>=\s*1[23]\d{3}\b")
+
 NEWEST = 999
 """Stands for all newer devices."""
 
@@ -227,6 +232,15 @@ def thresholds_in(source: SourceTree) -> Mapping[str, SourceLine]:
         for match in _ARCH_TEST.finditer(text):
             found.setdefault(int(match[1]), _line(path, text, match))
     return {str(number): line for number, line in sorted(found.items())}
+
+
+def needs_cub_2(source: SourceTree) -> SourceLine | None:
+    """Return the line that asks for what CUB has up to CUDA 12, in a file that asks for no version."""
+    for path, text in sorted(source.texts.items()):
+        asked = _UNTIL_CUB_2.search(text)
+        if asked and not _ASKS_VERSION.search(text):
+            return _line(path, text, asked)
+    return None
 
 
 def without_device_code(source: SourceTree) -> list[str]:

@@ -16,10 +16,16 @@ from functools import cached_property
 from itertools import combinations, groupby
 from posixpath import basename, dirname
 
-from builder.facts.gpu.compatibility import NVCCS, version_of
-from builder.facts.gpu.table import KNOWN_SM
+from builder.facts.gpu.compatibility import NVCCS, dotted, version_of
+from builder.facts.gpu.table import KNOWN_SM, LAST_12
 from builder.facts.ort.configured import LIST, Call, Configure, Configured, Trace
-from builder.facts.ort.launch_patterns import NEWEST, launches_in, thresholds_in, without_device_code
+from builder.facts.ort.launch_patterns import (
+    NEWEST,
+    launches_in,
+    needs_cub_2,
+    thresholds_in,
+    without_device_code,
+)
 from builder.facts.ort.source_rules import Fact, Range, Rewriting, SourceRules, UnitGroup
 from builder.facts.ort.source_tree import BELOW, SourceTree
 
@@ -82,6 +88,7 @@ class _Reader:
             thresholds=thresholds_in(self.source),
             defaults=dict(self._defaults()),
             notes=tuple(dict.fromkeys(self.notes)),
+            newest_cuda=Fact(dotted(LAST_12), line) if (line := needs_cub_2(self.source)) else None,
         )
 
     def _given(self, architectures: str | None, **more: str) -> Mapping[str, str]:

@@ -112,6 +112,8 @@ class SourceRules:
     """The list of architectures that is used if none is given, by version of nvcc."""
     notes: tuple[str, ...]
     """What could not be decided."""
+    newest_cuda: Fact | None = None
+    """The newest CUDA that compiles it, if one that is known does not."""
     stands_in: bool = False
     """Whether they are the rules of another source, which stands for this version."""
     repairs: Mapping[str, SourceLine] = field(default_factory=dict)
@@ -153,8 +155,13 @@ class SourceRules:
 
     def is_alike(self, older: int, newer: int) -> bool:
         """Return whether ORT's sources make no difference between two architectures."""
-        between = (int(number) for number in self.thresholds if older * 10 < int(number) <= newer * 10)
-        return all(NEEDS_TURING in self.thresholds[str(number)].file for number in between)
+        return all(NEEDS_TURING in line.file for line in self.told_apart(older, newer))
+
+    def told_apart(self, older: int, newer: int) -> tuple[SourceLine, ...]:
+        """Return the lines that compare the architecture with one after ``older``, up to ``newer``."""
+        return tuple(
+            line for number, line in self.thresholds.items() if older * 10 < int(number) <= newer * 10
+        )
 
     def has_default(self, option: str, value: str) -> bool:
         """Return whether this version's own source has this default for an option."""

@@ -12,7 +12,7 @@ import pytest
 
 from builder import errors
 from builder.compile.plan import PROVIDERS_IN_WHEELS, Planner, PlanOptions
-from builder.config.build_plan import BuildPlan
+from builder.config.build_plan import BuildPlan, compile_plan
 from builder.config.inputs import Input
 from builder.config.variants import Origin, Project, Variant
 from builder.contents.reading import needed_libraries
@@ -276,6 +276,66 @@ def test_a_wheel_without_the_bases_patches_is_not_repacked(desk: Desk) -> None:
 
 BLACKWELL = (*OFFICIAL, "120a")
 """Architectures of wheels from 1.28 on (pull request 29711)."""
+
+
+@pytest.mark.parametrize(
+    ("sm", "cuda", "version", "assembled"),
+    [
+        ("89 90 120", None, "12.9", "120"),  # by the newer ptxas
+        ("89 90 120", "13", "13.0", ""),
+        ("89 120a", None, "13.0", ""),  # the suffix is out of reach of nvcc 12.4
+    ],
+)
+def test_another_cuda_compiles_where_it_is_asked_for_or_needed(
+    desk: Desk,
+    project: Project,
+    told: Callable[[object], None],
+    sm: str,
+    cuda: str,
+    version: str,
+    assembled: str,
+) -> None:
+    made = with_newer_ort(desk, project, sm, cuda=cuda)
+    assert (made.origin, made.project.cuda.version) == (Origin.SOURCE, version)
+    assert " ".join(map(str, compile_plan(made).targets.assembled)) == assembled
+    lines = [line for line in desk.reporter.lines if line.startswith("cuda ")]
+    assert len(lines) == (version == "13.0")
+    assert all("driver 580.65.06 or newer" in line for line in lines), "CUDA 13.0's release notes"
+    told("\n".join(lines))
+
+
+@pytest.mark.parametrize(
+    ("sm", "base", "cuda"),
+    [
+        ("70 80", "assembled", "13"),
+        ("80", "nvidia", "13"),
+        ("80", "assembled", "14"),
+        ("70 120a", "assembled", None),
+    ],
+)
+def test_what_no_other_cuda_compiles_is_told(
+    desk: Desk, project: Project, refused: Refused, sm: str, base: str, cuda: str | None
+) -> None:
+    with refused(ValidationError if cuda == "14" else CompatibilityError):
+        with_newer_ort(desk, project, sm, base, cuda=cuda)
+
+
+def test_a_source_that_no_newer_cuda_compiles_is_refused_by_its_line(
+    desk: Desk, project: Project, refused: Refused
+) -> None:
+    """1.21.0 names cub::Max, which CUDA 13's CUB lacks."""
+    with refused(CompatibilityError):
+        desk.plan(MODERN, of=project, base="assembled", cuda="13")
+
+
+def with_newer_ort(
+    desk: Desk, project: Project, sm: str, base: str = "assembled", cuda: str | None = None
+) -> BuildPlan:
+    """Return the plan of a set in the repository's project, whose assembled base compiles 1.23.0."""
+    assembled = replace(project.bases["assembled"], ort_version="1.23.0", patches=())
+    newer = replace(project, bases={**project.bases, "assembled": assembled})
+    variant = replace(LATEST, sm=tuple(map(Arch.parse, sm.split())))
+    return desk.plan(variant, of=newer, base=base, cuda=cuda)
 
 
 def warnings(desk: Desk) -> list[str]:

@@ -102,9 +102,10 @@ def test_inputs_of_the_other_base_may_be_missing(project: Project, lock: Lock) -
     assert made == rendered(decided(project), lock)
 
 
-@pytest.mark.parametrize("base", ["nvidia", "assembled", "redist"])
+@pytest.mark.parametrize("base", ["nvidia", "assembled", "redist", "assembled of CUDA 13"])
 def test_each_toolchain_pin_is_in_the_key(project: Project, lock: Lock, base: str) -> None:
-    plan = decided(project, base)
+    base, _, other_cuda = base.partition(" of CUDA ")
+    plan = decided(project.compiling_with(other_cuda) if other_cuda else project, base)
     made = rendered(plan, lock)
     inputs = {*made.contexts.values(), *made.debs, *made.sources}
     keys = {item.key for item in inputs} | ({IMAGE} if base == "nvidia" else set())
@@ -184,6 +185,7 @@ def test_the_three_choices_combine(project: Project, lock: Lock) -> None:
     """
     systems = [project.bases[base].system for base in ("nvidia", "assembled")]
     toolkits = [project.bases[base].toolkit for base in ("nvidia", "assembled", "redist")]
+    toolkits.append(project.compiling_with("13").bases["assembled"].toolkit)
     sources = [project.bases[base] for base in ("nvidia", "assembled")]
     seen = set()
     for system, toolkit, source in itertools.product(systems, toolkits, sources):

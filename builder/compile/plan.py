@@ -138,8 +138,10 @@ class Planner:
         except CompatibilityError as refused:
             reason = str(refused).splitlines()[0].removeprefix("error ")
             for name in others:
+                on_it = replace(self, options=replace(self.options, base=decided.base, cuda=name))
                 with suppress(BuilderError):
-                    return self._compiling_with(project, variant, name, reason)
+                    made, warnings = on_it._compiling_with(project, variant, name, reason)  # noqa: SLF001
+                    return replace(made, origin_reason=decided.origin_reason), warnings
             raise
 
     def _compiling_with(

@@ -288,6 +288,7 @@ def _contexts(plan: BuildPlan) -> dict[str, Input]:
         headers = {role: wheel for role, wheel in libraries.items() if role != "cudart"}
         read |= headers if isinstance(toolkit, RedistToolkit) else libraries
         read |= {"nvrtc": bundled["nvrtc"]} if _DRIVER in plan.rules.linked else {}
+        read |= {"nvrtc": bundled["nvrtc"]} if isinstance(toolkit, WheelToolkit) else {}
         read |= {_CONTEXT_NAME.get(role, role): wheel for role, wheel in toolkit.wheels.items()}
     if plan.origin is not Origin.SOURCE:
         read.pop("ptxas", None)  # only the source of ORT needs it

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from builder.facts.ort.known_rules import rules_for
-from builder.facts.ort.launch_patterns import launches_in, thresholds_in
+from builder.facts.ort.launch_patterns import launches_in, needs_cub_2, thresholds_in
 from builder.facts.ort.source_rules import SourceRules
 from builder.facts.ort.source_tree import SourceTree, is_wanted
 from tests.support import ort_source
@@ -47,6 +47,24 @@ def test_architectures_are_alike_unless_a_source_asks_for_one_between() -> None:
     assert compared({turing: asks}).is_alike(60, 61)
     plain = f"{CONTRIB}/big/two.cu"
     assert not compared({turing: asks, plain: asks}).is_alike(60, 61)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("int one;\nauto most = reduced(cub::Max());\n", 2),
+        ("#if CUDA_VERSION >= 11000\nauto sum = reduced(cub::Sum());\n#endif\n", 2),
+        ("#if CUDART_VERSION >= 12090\ncuda::maximum()\n#else\ncub::Max()\n#endif\n", None),
+        ("cub::ArgMax()\n// cub::Min()\n", None),
+    ],
+)
+def test_what_the_cub_of_cuda_13_lacks_is_found_unless_another_is_asked_for(
+    text: str, line: int | None
+) -> None:
+    """CUB 3.0.1 of ``nvidia-cuda-cccl`` 13.0.85 has no Max, Min and Sum, but ArgMax."""
+    file = f"{CONTRIB}/big/reduced.cu"
+    found = needs_cub_2(SourceTree.read({**ort_source.FILES, file: text}))
+    assert (str(found) if found else None) == (f"{file}:{line}" if line else None)
 
 
 def test_the_files_that_are_needed_are_known_by_their_path() -> None:

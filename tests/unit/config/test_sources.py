@@ -11,11 +11,7 @@ from builder.config.inputs import Input, InputKind, Lock, Pin
 from builder.config.load import load_project, parse_lock, render_lock
 from builder.config.variants import (
     Base,
-    GitSource,
     Project,
-    Source,
-    TarballSource,
-    TreeSource,
     all_inputs,
     archives,
     base_inputs,
@@ -28,7 +24,8 @@ from builder.facts.ort.source import Dependency, SourceFacts
 from builder.finding import Code
 from builder.publish.preflight import check_pins
 from tests.support.messages import Told
-from tests.unit.config.config_cases import SAMPLE, changed
+from tests.support.tables import table
+from tests.unit.config.config_cases import changed
 
 GIT = "git: https://github.com/microsoft/onnxruntime@v1.23.2"
 RE2 = "pool/main/r/re2/re2_20240702.orig.tar.gz"
@@ -51,50 +48,26 @@ def nvidia(changes: Mapping[str, str]) -> tuple[Project, Base]:
     return project, project.bases["nvidia"]
 
 
-@pytest.mark.parametrize(
-    ("written", "source"),
-    [
-        ("git: https://host/o/n", GitSource(Input(InputKind.GIT, "https://host/o/n@HEAD"))),
-        ("git: git@host:o/n@feature/größer", GitSource(Input(InputKind.GIT, "git@host:o/n@feature/größer"))),
-        (
-            "git: ssh://git@host:2222/o/n.git@v1",
-            GitSource(Input(InputKind.GIT, "ssh://git@host:2222/o/n.git@v1")),
-        ),
-        ("git: /home/ä b/ort@main", GitSource(Input(InputKind.GIT, "/home/ä b/ort@main"))),
-        ("git: file:///srv/ort", GitSource(Input(InputKind.GIT, "file:///srv/ort@HEAD"))),
-        ("tree: /home/ä b/ort", TreeSource(Input(InputKind.TREE, "/home/ä b/ort"))),
-        ("tarball: /home/ä b/ort.tgz", TarballSource(Input(InputKind.FILE, "/home/ä b/ort.tgz"))),
-        ("tarball: https://h/ort.tar.gz", TarballSource(Input(InputKind.URL, "https://h/ort.tar.gz"))),
-    ],
-)
-def test_a_source_is_one_of_three(written: str, source: Source) -> None:
+@pytest.mark.parametrize(("written", "key"), table("config/sources.txt"))
+def test_a_source_is_one_of_three(written: str, key: str) -> None:
+    """``@`` in the name of a folder needs a reference, since what follows the last one is a reference."""
     project, base = nvidia({GIT: written})
-    assert base.source == source
-    is_folder = source.item.kind is InputKind.TREE
-    assert source.item in base_inputs(project, "nvidia", Lock({}))
-    assert (source.item in all_inputs(project, Lock({}))) is not is_folder
+    assert base.source.item == Input.parse(key)
+    is_folder = base.source.item.kind is InputKind.TREE
+    assert base.source.item in base_inputs(project, "nvidia", Lock({}))
+    assert (base.source.item in all_inputs(project, Lock({}))) is not is_folder
 
 
 @pytest.mark.parametrize(
-    ("written", "override"),
-    [
-        ("re2==1.0", Override(Input(InputKind.WHEEL, "re2==1.0"))),
-        ("re2==1.0#re2/src", Override(Input(InputKind.WHEEL, "re2==1.0"), "re2/src")),
-        (
-            "pool/r/re2-dev_1-2_all.deb#usr/x",
-            Override(Input(InputKind.DEBIAN, "pool/r/re2-dev_1-2_all.deb"), "usr/x"),
-        ),
-        ("/home/ä b/re2#3", Override(Input(InputKind.TREE, "/home/ä b/re2#3"))),
-        ("/home/ä b/re2.tar.xz", Override(Input(InputKind.FILE, "/home/ä b/re2.tar.xz"))),
-        ("https://h/re2.tgz", Override(Input(InputKind.URL, "https://h/re2.tgz"))),
-        ("none", Override(None)),
-    ],
+    ("written", "kind", "spec", "folder"), [*table("config/overrides.txt"), ("none", "", "", "")]
 )
-def test_what_replaces_an_archive(written: str, override: Override) -> None:
+def test_what_replaces_an_archive(written: str, kind: str, spec: str, folder: str) -> None:
+    item = Input(InputKind(kind), spec) if kind else None
     base = load_project(changed((f"re2: {RE2}", f're2: "{written}"')), "v.yaml").bases["assembled"]
-    assert base.dependencies["re2"] == override
-    kinds = (override.wheel, override.deb, override.tree)
-    assert [one for one in kinds if one] == ([override.item] if override.item else [])
+    replaced = base.dependencies["re2"]
+    assert replaced == Override(item, folder)
+    named = [one for one in (replaced.wheel, replaced.deb, replaced.tree) if one]
+    assert named == ([item] if item else [])
 
 
 def test_what_is_replaced_is_not_downloaded_and_the_rest_is_an_input_of_the_base() -> None:
@@ -118,12 +91,8 @@ def test_no_release_has_what_is_of_this_machine() -> None:
         assert (finding.code, "nobody else has it" in finding.message) == (Code.R009, True)
     project, base = nvidia({})
     assert base.source.item.key not in open_inputs(project, "nvidia", LOCK)
-
-
-def test_a_source_that_was_not_read_is_open() -> None:
-    project, base = nvidia({})
     assert not is_open(project, base.source.item, LOCK)
-    assert is_open(project, base.source.item, Lock(LOCK.pins))
+    assert is_open(project, base.source.item, Lock(LOCK.pins)), "it was not read"
     assert not is_open(project, Input.wheel("x==1"), Lock({"wheel:x==1": Pin(sha256="1" * 64)}))
 
 
@@ -170,10 +139,3 @@ def test_a_lock_with_something_else_of_a_source_is_refused(old: str, new: str) -
     assert old in text
     with pytest.raises(ValidationError, match=r"^inputs\.lock:\d+: "):
         parse_lock(text.replace(old, new, 1), "inputs.lock")
-
-
-def test_sources_of_the_sample_are_read_as_before() -> None:
-    """``@`` in the name of a folder needs a reference, since what follows the last one is a reference."""
-    assert load_project(SAMPLE, "v.yaml").bases["nvidia"].source.item.key == KEY
-    _, base = nvidia({GIT: "git: /home/me@work/ort@main"})
-    assert base.source.item.spec.rpartition("@")[0] == "/home/me@work/ort"

@@ -67,7 +67,7 @@ class Code(Enum):
     C002 = "CUDA 13 dropped an architecture of the set"
     C003 = "an architecture of the set needs a newer CUDA"
     C004 = "the compiler cannot target an architecture of the set"
-    C006 = "half precision gives zeros on an architecture of the set"
+    C006 = "operators that do not run on an architecture of the set"
     C007 = "nothing is known of this ONNX Runtime version"
     C008 = "CMake refuses an architecture of the set"
     C009 = "this ONNX Runtime needs a newer CUDA, gcc or CMake"

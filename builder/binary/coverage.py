@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import NamedTuple
 
@@ -39,7 +39,7 @@ from builder.facts.gpu import compatibility
 from builder.facts.gpu.architectures import Arch, Capability
 from builder.facts.gpu.compatibility import jits_ptx, runs_sass
 from builder.facts.gpu.table import DEVICES, GPUS, Gpu
-from builder.facts.ort.units import UnitSet, meant_for
+from builder.facts.ort.units import UnitSet, if_counts_agree, meant_for
 
 _BLACKWELL = 10
 
@@ -186,6 +186,13 @@ def cover(
             unit_sets=tuple(unit_sets),
         )
     )
+
+
+def as_stated(library: LibraryCoverage, unit_sets: Sequence[UnitSet]) -> LibraryCoverage:
+    """Return the coverage of a provider whose build states its sets of units, if these explain it."""
+    containers = (held.sass for held, count in library.held.items() for _ in range(count))
+    code = {field.name: getattr(library, field.name) for field in fields(DeviceCode)}
+    return coverage_of(DeviceCode(**code | {"unit_sets": if_counts_agree(unit_sets, containers)}))
 
 
 def coverage_of(code: DeviceCode) -> LibraryCoverage:

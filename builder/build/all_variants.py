@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from builder.build.source_reading import rules_of
 from builder.build.variant_build import VariantBuild
 from builder.compile.estimate import DiskNeed, by_step, disk_lines, require_disk_space, together
 from builder.compile.explain import Explanation, explain
@@ -17,6 +18,7 @@ from builder.config.load import pick_variants
 from builder.config.variants import Origin, Project
 from builder.console import Console
 from builder.errors import BuilderError, DiskError, ValidationError, VariantsFailedError
+from builder.facts.ort.source_rules import SourceRules
 from builder.io.process import side_by_side
 from builder.io.wiring import Wiring
 
@@ -171,7 +173,9 @@ def show_matrix(
     if by not in {None, "arch"}:
         raise ValidationError(f"--by {by!r} is not arch.", advice="Leave it out for one job a package.")
     legs = matrix_legs(wiring.project, names)
-    legs = architecture_legs(legs, wiring.project, base) if by else legs
+    if by:
+        rules = None if base == "auto" else rules_of(wiring, wiring.project.bases[base], wiring.reporter)
+        legs = architecture_legs(legs, wiring.project, base, rules)
     wiring.console.show(matrix_json(legs) if as_json else "\n".join(matrix_table(legs)))
 
 
@@ -196,18 +200,23 @@ def matrix_legs(project: Project, names: Sequence[str] = ()) -> tuple[MatrixLeg,
     )
 
 
-def architecture_legs(legs: Iterable[MatrixLeg], project: Project, base: str) -> tuple[MatrixLeg, ...]:
-    """Return a job of ``./run compile --arch`` for each architecture that may have to be compiled."""
+def architecture_legs(
+    legs: Iterable[MatrixLeg], project: Project, base: str, rules: SourceRules | None = None
+) -> tuple[MatrixLeg, ...]:
+    """Return a job of ``./run compile --arch`` for each architecture that may have to be compiled.
+
+    ``rules``: those of the base's source; ``None``: those that are stored for its version.
+    """
     compiled = (leg for leg in legs if leg.origin != Origin.WHEEL.value)
-    return tuple(replace(leg, sm=(sm,)) for leg in compiled for sm in _compiled_on(leg, project, base))
+    return tuple(replace(leg, sm=(sm,)) for leg in compiled for sm in _compiled_on(leg, project, base, rules))
 
 
-def _compiled_on(leg: MatrixLeg, project: Project, base: str) -> Iterable[str]:
+def _compiled_on(leg: MatrixLeg, project: Project, base: str, rules: SourceRules | None) -> Iterable[str]:
     """Return the architectures of a job's package if a base compiles it."""
     if base == "auto":
         return leg.sm
-    plan = widened(decide(project, project.variants[leg.variant], PlanOptions(), base, Origin.SOURCE))
-    return map(str, plan.variant.sm)
+    plan = decide(project, project.variants[leg.variant], PlanOptions(), base, Origin.SOURCE)
+    return map(str, widened(replace(plan, source_rules=rules)).variant.sm)
 
 
 def matrix_json(legs: Iterable[MatrixLeg]) -> str:

@@ -15,7 +15,14 @@ from pathlib import Path
 from builder.build.check_tools import CheckTools
 from builder.compile.artifact import Artifact
 from builder.compile.plan import PlanOptions
-from builder.config.build_plan import NO_BASE, BuildPlan, Rendered, Workplace, package_name
+from builder.config.build_plan import (
+    NO_BASE,
+    BuildPlan,
+    Rendered,
+    Workplace,
+    package_name,
+    planned_units,
+)
 from builder.config.inputs import Input
 from builder.config.variants import Origin, WheelToolkit
 from builder.console import Reporter
@@ -107,7 +114,8 @@ class Packer:
         )
         members = gather(self.plan, sources)
         variant, limits = self.plan.variant, self.wiring.project.check
-        report = check(members, variant, limits, self._inspector, self.reporter, leave_out=True)
+        units = planned_units(self.plan) if self.plan.origin is Origin.SOURCE else None
+        report = check(members, variant, limits, self._inspector, self.reporter, leave_out=True, stated=units)
         for path in report.unneeded:
             self.reporter.say(f"left out {path}: nothing in the package needs it")
         say_report(report, variant, self.reporter)

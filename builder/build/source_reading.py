@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
-from builder.config.inputs import Input, InputKind
+from builder.config.inputs import Input
 from builder.config.profiles import known_options, reading_settings
 from builder.config.repairs import all_repairs
 from builder.config.variants import Base
@@ -33,8 +33,6 @@ from builder.io import cmake
 from builder.io.store import texts_in
 from builder.io.wiring import Wiring
 
-_RELEASES = "https://github.com/microsoft/onnxruntime@v"
-
 _READER = (
     *Path(known_rules.__file__).parent.glob("*.py"),
     *Path(cmake.__file__).parent.glob("*cmake*"),
@@ -46,20 +44,13 @@ def rules_of(wiring: Wiring, base: Base, reporter: Reporter) -> SourceRules | No
     """Return the rules of a base's source, which is fetched if needed.
 
     ``None`` where those that are stored for its version hold (``rules_for``): of a release's own source, and
-    of one without a pin. Launches are left out where the stored rules have none, since the check of a package
-    knows these alone: it would miss what was not compiled. Raises ``ParseError`` and what fetching it does.
+    of one without a pin. Raises ``ParseError`` and what fetching it does.
     """
     item, version = base.source.item, base.ort_version
-    is_stored = is_release(item, version) and (is_read(version) or not wiring.is_trial)
+    is_stored = item.is_release(version) and (is_read(version) or not wiring.is_trial)
     if is_stored or wiring.lock.is_open(item):
         return None
-    rules = _kept(wiring, item, base.toolkit.version, reporter)
-    return rules if is_read(version) else replace(rules, launches=(), without_device_code=())
-
-
-def is_release(item: Input, version: str) -> bool:
-    """Return whether a source is that of a release itself: Debian's archive of it, or the project's tag."""
-    return item.kind is InputKind.DEBIAN or item.spec == f"{_RELEASES}{version}"
+    return _kept(wiring, item, base.toolkit.version, reporter)
 
 
 def store_rules(wiring: Wiring, reporter: Reporter) -> None:
@@ -71,7 +62,7 @@ def store_rules(wiring: Wiring, reporter: Reporter) -> None:
     unread = {
         base.ort_version: base.source.item
         for base in bases
-        if is_release(base.source.item, base.ort_version) and not is_read(base.ort_version)
+        if base.source.item.is_release(base.ort_version) and not is_read(base.ort_version)
         if not wiring.lock.is_open(base.source.item)
     }
     made = [

@@ -471,16 +471,17 @@ def _lost_units(decided: BuildPlan) -> Iterator[Finding]:
 
 
 def _left_out_operators(decided: BuildPlan) -> Iterator[Finding]:
-    """Yield a warning for each repair that leaves out operators, in a set that has no use for their units."""
-    for repair in decided.repairs:
-        if repair.operators and all(arch.number < repair.below for arch in decided.variant.sm):
+    """Yield C006 for each repair by which operators do not run on the oldest GPUs of the set."""
+    for repair in decided.repairs if decided.profile is Profile.FULL else ():
+        if repair.operators:
+            weak = [arch for arch in decided.variant.sm if arch.number < repair.below]
             yield Finding(
-                code=Code.C011,
+                code=Code.C006,
                 path=f"variants.{decided.variant.name}.sm",
-                message=f"operators without CUDA kernels in the package: {repair.operators}. {repair.why} "
+                message=f"operators that do not run there: {repair.operators}. {repair.why} "
                 f"({decided.rules.repairs[repair.name]})",
-                wanted=f"a set with sm_{repair.below} or newer for these",
-                got=sm_names(decided.variant.sm),
+                wanted=f"sm_{repair.below} or newer for these",
+                got=sm_names(weak),
                 severity=Severity.WARNING,
             )
 

@@ -217,7 +217,7 @@ def _code_view(division: CompilePlan, *, is_full: bool) -> dict[str, object]:
         "fatbin_options": ("--raw", *((f"--assemble={assembled}",) if assembled else ())),
         "parts": [(part.path, part.codes, f"{part.architectures:g}") for part in division.narrowed()],
         "architectures": f"{division.parts[-1].architectures:g}",
-        "plain_units": [part.path for part in division.parts if not (part.ptx or part.is_by_cmake)],
+        "plain_units": [part.path for part in division.parts if not (part.ptx or part.group)],
         "unused_units": [launch.path for launch in division.left_out if is_full],
     }
 

@@ -26,7 +26,7 @@ from builder.facts.gpu.table import BY_CAPABILITY, CAPABILITIES
 from builder.facts.ort.known_rules import rules_for
 from builder.facts.ort.launch_patterns import Launch
 from builder.facts.ort.source_rules import SourceRules, UnitGroup
-from builder.facts.ort.units import Compiled, compiled, compiled_launches, left_out, shared_ptx
+from builder.facts.ort.units import Compiled, UnitSet, compiled, compiled_launches, left_out, shared_ptx
 from builder.facts.ort.versions import sm_names
 from builder.farm.repair import Repair
 from builder.finding import Code, Finding, Severity
@@ -212,13 +212,13 @@ class UnitPart:
     launch: Launch | None = None
     """The rule that says which architectures these units are launched on; ``None`` for the remaining
     units."""
-    is_by_cmake: bool = False
-    """Whether ORT's CMake compiles these units for these architectures by itself."""
+    group: UnitGroup | None = None
+    """The group of units that ORT's CMake compiles for these architectures by itself, if it is one."""
 
     @property
     def is_lost(self) -> bool:
         """Whether ORT's CMake compiles these units in no target."""
-        return self.is_by_cmake and not self.ptx
+        return self.group is not None and not self.ptx
 
     @property
     def architectures(self) -> float:
@@ -264,10 +264,26 @@ class CompilePlan:
         In that list, each architecture has PTX of its own.
         """
         *named, others = self.parts
-        parts = [part for part in named if part.ptx != others.ptx and not part.is_by_cmake]
+        parts = [part for part in named if part.ptx != others.ptx and part.group is None]
         if any(others.ptx[arch] != arch for arch in self.targets.compiled):
             parts.append(others)
         return parts
+
+
+def planned_units(plan: BuildPlan) -> tuple[UnitSet, ...]:
+    """Return the sets of units of the provider that a plan compiles, that for the whole list first."""
+    division = compile_plan(plan)
+    whole = {arch.number: arch for arch in division.whole_list.sass}
+    sets = [UnitSet("whole list", frozenset(whole.values()))]
+    for part in division.parts[:-1]:
+        sass = frozenset(whole[arch.number] for arch in part.ptx)
+        if launch := part.launch:
+            sets.append(UnitSet(launch.name, sass, launch.units, (launch.first, launch.last)))
+        elif part.group:
+            sets.append(UnitSet(part.group.name, sass))
+    return tuple(
+        dict.fromkeys(one for one in sets if one == sets[0] or one.sass not in {sets[0].sass, frozenset()})
+    )
 
 
 def compile_plan(plan: BuildPlan) -> CompilePlan:
@@ -284,7 +300,7 @@ def compile_plan(plan: BuildPlan) -> CompilePlan:
         for group in rules.groups:
             made = _compiled_by_cmake(group, targets)
             lost += [] if made or group.is_below(left_out_units) else [group]
-            parts += (replace(_part(path, made, targets, rules), is_by_cmake=True) for path in group.paths)
+            parts += (replace(_part(path, made, targets, rules), group=group) for path in group.paths)
     parts.append(_part("", sm, targets, rules))
     return CompilePlan(sm, rules, targets, tuple(parts), tuple(lost), left_out(sm, rules))
 
@@ -305,7 +321,7 @@ def _part(
         shared |= dict.fromkeys(targets.assembled, targets.ptx)
     ptx = {arch: shared.get(arch, arch) for arch in arches}
     kept = [(arch, ptx[arch]) for arch in targets.compiled if arch in ptx]
-    codes = [f"sm_{arch}" if of == arch else f"sm_{arch}:compute_{of}" for arch, of in kept]
+    codes = [f"sm_{rules.rewritten(arch)}{'' if of == arch else f':compute_{of}'}" for arch, of in kept]
     if not ptx.keys().isdisjoint(targets.assembled):
         codes.append(f"compute_{targets.ptx}")
     return UnitPart(path, ptx, tuple(codes), launch)

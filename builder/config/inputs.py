@@ -11,6 +11,8 @@ from enum import Enum
 from builder.facts.ort.source import Dependency, SourceFacts
 from builder.formats.package_names import CPU, CUDA, LINUX
 
+ORT_REPOSITORY = "microsoft/onnxruntime"
+
 LOCK_MISSING = "Run `./run lock --missing` on a machine that reaches it"
 """Advice for an input without a pin."""
 
@@ -85,6 +87,10 @@ class Input:
     def is_here(self) -> bool:
         """Whether it is on this machine, so that it can be had without a network."""
         return self.spec.startswith(("/", "file://"))
+
+    def is_release(self, version: str) -> bool:
+        """Return whether it is the source of a release itself: Debian's archive, or the project's tag."""
+        return self.kind is InputKind.DEBIAN or self.spec == f"https://github.com/{ORT_REPOSITORY}@v{version}"
 
     @property
     def public(self) -> str:

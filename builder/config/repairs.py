@@ -9,9 +9,11 @@ from dataclasses import asdict
 from functools import cache
 from importlib.resources import files
 
-from builder.facts.gpu.architectures import Arch
+from builder.facts.gpu.architectures import Arch, Capability
 from builder.facts.ort.source_rules import SourceRules
 from builder.farm.repair import Repair
+from builder.formats.missing_kernels import MICROSOFT, MissingBelow
+from builder.formats.text import grouped
 
 DATA = "builder/config/repairs.toml"
 """The file of the repairs, from the project's root."""
@@ -35,6 +37,15 @@ def repairs_for(rules: SourceRules, sm: Iterable[Arch], dependencies: Collection
         for name, repair in all_repairs().items()
         if (name in rules.repairs or repair.dependency in dependencies)
         and (min(numbers, default=repair.below) < repair.below and rules.standard >= repair.cxx)
+    )
+
+
+def cannot_run_below(repairs: Iterable[Repair]) -> tuple[MissingBelow, ...]:
+    """Return the operators that do not run on the oldest GPUs with repairs, by the first that runs them."""
+    named = grouped((one.below, name) for one in repairs for name in filter(None, one.operators.split(", ")))
+    return tuple(
+        MissingBelow(MICROSOFT, tuple(sorted(names)), str(Capability(*divmod(below, 10))))
+        for below, names in sorted(named.items())
     )
 
 

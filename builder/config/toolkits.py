@@ -35,10 +35,10 @@ from builder.facts.gpu.compatibility import (
     last_cuda,
     version_of,
 )
-from builder.facts.gpu.table import BY_CAPABILITY, DEVICES, FIRST_FP16, KNOWN_SM, RENAMED, Version
+from builder.facts.gpu.table import BY_CAPABILITY, DEVICES, KNOWN_SM, RENAMED, Version
 from builder.facts.ort.known_rules import read_lines, rules_for
 from builder.facts.ort.source_rules import Fact, SourceRules
-from builder.facts.ort.versions import CMAKE_READ, HALF_IN_CONTRIB, is_known, known_line, sm_names
+from builder.facts.ort.versions import CMAKE_READ, is_known, known_line, sm_names
 from builder.finding import Code, Finding, Severity
 from builder.formats.json_values import json_text
 
@@ -313,20 +313,10 @@ def _are_modules(arches: Sequence[Arch]) -> bool:
 
 
 def check_version(subject: ToolkitChoice) -> Iterator[Finding]:
-    """Yield the findings C006 to C009 on an ORT version with a set of architectures and a CUDA version.
+    """Yield the findings C007 to C009 on an ORT version with a set of architectures and a CUDA version.
 
     C008 and C009 are yielded once a base that compiles is chosen.
     """
-    weak = [arch for arch in subject.sm if arch.number < FIRST_FP16.number]
-    if weak:
-        yield Finding(
-            code=Code.C006,
-            path=subject.path,
-            message=f"{HALF_IN_CONTRIB}. fp16 models may give wrong numbers there: ship fp32",
-            wanted=f"fp16 models only on sm_53 and newer{_or_set(subject, weak)}",
-            got=sm_names(weak),
-            severity=Severity.WARNING,
-        )
     if subject.source_rules is None and not is_known(subject.ort):
         yield _unknown(subject.ort)
     if subject.nvcc is None:

@@ -14,7 +14,7 @@ from packageurl import PackageURL
 
 from builder.contents.provenance import SLSA, BuilderRun, Resource, slsa_predicate, statement, utc
 from builder.contents.required_files import ORTPACKS
-from builder.contents.sbom import SUPPLIERS, origin_of
+from builder.contents.sbom import SUPPLIERS, compiled_purl, origin_of, supplier_of
 from builder.formats.manifest import Manifest
 from builder.formats.package_names import LIB
 
@@ -65,12 +65,13 @@ class AttestedImage:
 
 def library_parts(manifest: Manifest, home: str) -> Iterator[Part]:
     """Yield the parts of an ortpacks package unpacked to ``home``, one for each origin of its libraries."""
-    ort = manifest.onnxruntime.version
-    pinned = {origin_of(wheel.source, "", ort): wheel.sha256 for wheel in manifest.wheels}
+    compiled = compiled_purl(manifest)
+    pinned = {origin_of(wheel.source, "", compiled): wheel.sha256 for wheel in manifest.wheels}
     by_origin: dict[tuple[str, str], dict[str, str]] = {}
     for entry in manifest.packed:
         if entry.path.startswith(LIB):
-            origin = origin_of(entry.source, entry.vendor, ort), SUPPLIERS[entry.vendor]
+            purl = origin_of(entry.source, entry.vendor, compiled)
+            origin = purl, supplier_of(purl, entry.vendor)
             by_origin.setdefault(origin, {})[f"{home}/{entry.path}"] = entry.sha256
     for (purl, supplier), files in by_origin.items():
         yield Part(purl=purl, sha256=pinned.get(purl, ""), supplier=supplier, files=files)

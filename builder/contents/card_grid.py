@@ -7,6 +7,7 @@ with the answer of ``select``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -29,6 +30,9 @@ SUFFIX = ".cards.json"
 _WIDTH = 200
 
 _AGAIN = "./run verify --card all makes it again."
+
+_REFUSED = re.compile(r"while running (\w+) node\b.*\bcompute capability\b", re.DOTALL)
+"""ONNX Runtime's message for a node that does not run on a GPU, as our repairs of its source write it."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +144,7 @@ def disagreements(
             got=row.chosen or "not chosen",
         )
     for model in row.models if row.chosen else ():
-        if (model.error or model.refused) and operator_without_kernel(model.error, cannot_run) is None:
+        if (model.error or model.refused) and not _is_told(model.error, cannot_run):
             yield Finding(
                 Code.V002,
                 where,
@@ -148,6 +152,18 @@ def disagreements(
                 wanted=f"what {row.chosen} promises: every kernel found",
                 got=outcome(model),
             )
+
+
+def _is_told(error: str, cannot_run: Sequence[MissingKernels]) -> bool:
+    """Return whether a model fails because of an operator that the manifest says does not run."""
+    is_refused = any(_refusing(error) in entry.operators for entry in cannot_run)
+    return is_refused or operator_without_kernel(error, cannot_run) is not None
+
+
+def _refusing(error: str) -> str:
+    """Return the operator whose own check ended a session, by ONNX Runtime's message; empty if none did."""
+    match = _REFUSED.search(error)
+    return match[1] if match else ""
 
 
 def _compare(
@@ -262,7 +278,9 @@ def _cell(model: ModelOnCard) -> str:
     if model.refused:
         return f"error {', '.join(model.refused)}"
     if model.error:
-        return "no kernel" if NO_KERNEL_FOUND in model.error else "fails"
+        refusing = _refusing(model.error)
+        failed = f"{refusing} refuses" if refusing else "fails"
+        return "no kernel" if NO_KERNEL_FOUND in model.error else failed
     total = sum(model.nodes.values())
     return f"{model.nodes.get(CUDA_PROVIDER, 0)} of {total} nodes on CUDA, {model.launches} launches"
 

@@ -12,11 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from builder.binary.coverage import LibraryCoverage, Support, combine
+from builder.binary.coverage import LibraryCoverage, Support, as_stated, combine
 from builder.binary.elf import Elf
 from builder.binary.fatbin_format import SECTIONS
 from builder.binary.file_kinds import FileKind
 from builder.binary.library import HostNeeds, Library, Reading
+from builder.binary.library_names import is_provider
 from builder.binary.verdict import X86_64
 from builder.config.variants import Limits, Variant
 from builder.console import Reporter
@@ -38,6 +39,7 @@ from builder.contents.rules.payloads import check_own_kernels
 from builder.contents.rules.symbols import check_linkage
 from builder.errors import CommandError, IntegrityError
 from builder.facts.gpu.architectures import Arch
+from builder.facts.ort.units import UnitSet
 from builder.files.digest import file_digest
 from builder.finding import Code, Finding, Severity, errors, require_no_errors
 from builder.formats.package_names import CUDA, LIB, LINUX, LINUX_ARM64, PROVIDER_LIBRARIES
@@ -57,12 +59,14 @@ def check(
     reporter: Reporter,
     *,
     leave_out: bool = False,
+    stated: Sequence[UnitSet] | None = None,
 ) -> BinaryReport:
     """Read every library of a package and compare it with ``variant``.
 
     Without ``inspector`` only our own reader reads them. The inspector caches its answers by the sha256 of a
     member's actual bytes, which is computed where the member has none. With ``leave_out`` the report is on
-    the package without the libraries that nothing in it needs; its ``unneeded`` has their paths. Raises what
+    the package without the libraries that nothing in it needs; its ``unneeded`` has their paths. ``stated``:
+    the provider's sets of units, as its build states them; ``None``: those of its version. Raises what
     the inspector raises if it cannot run; a wrong answer of it is a finding. A library of another platform
     that cannot be read raises ``IntegrityError``.
     """
@@ -71,7 +75,7 @@ def check(
         if variant.platform not in _MACHINES:
             return _judge_foreign(libraries, variant, limits)
         seen = [
-            (library, read_file(library.path, library.file, deep=library.source == BUILT))
+            (library, _stated(read_file(library.path, library.file, deep=library.source == BUILT), stated))
             for library in libraries
         ]
         disputed: list[Finding] = []
@@ -82,6 +86,12 @@ def check(
             kept = [one for one in seen if one[0].path not in report.unneeded]
             report = replace(_judge(kept, disputed, variant, limits), unneeded=report.unneeded)
         return report
+
+
+def _stated(reading: Reading, unit_sets: Sequence[UnitSet] | None) -> Reading:
+    if unit_sets is None or not is_provider(reading.path) or reading.coverage is None:
+        return reading
+    return replace(reading, coverage=as_stated(reading.coverage, unit_sets))
 
 
 _Seen = tuple[Member, Reading]
@@ -203,7 +213,8 @@ def _check_device_code(readings: Sequence[Reading], variant: Variant, limits: Li
         return
     path = f"{LIB}{PROVIDER_LIBRARIES[variant.platform]}"
     provider = next((one for one in readings if one.path == path), Reading(path=path))
-    yield from check_provider(path, provider.containers, variant, limits.extra_sm, provider.embedded_version)
+    unit_sets = provider.coverage.unit_sets if provider.coverage else ()
+    yield from check_provider(path, provider.containers, variant, limits.extra_sm, unit_sets)
     for reading in readings:
         if reading.deep is not None:
             yield from check_own_kernels(reading.path, reading.deep)

@@ -16,6 +16,7 @@ from builder.binary.library import HostNeeds
 from builder.binary.library_names import is_provider
 from builder.binary.pe import Pe
 from builder.config.build_plan import NO_BASE, BuildPlan, package_name
+from builder.config.repairs import cannot_run_below
 from builder.config.variants import Origin, SuiteSystem, Variant
 from builder.contents.diff import difference
 from builder.contents.supported_gpus import coverage_entry
@@ -27,6 +28,7 @@ from builder.finding import Code, Finding
 from builder.formats.manifest import (
     FORMAT,
     BaseEntry,
+    CompiledSource,
     Driver,
     FileEntry,
     Manifest,
@@ -34,7 +36,7 @@ from builder.formats.manifest import (
     WheelEntry,
 )
 from builder.formats.missing_kernels import cannot_run
-from builder.formats.package_names import WINDOWS, Layout
+from builder.formats.package_names import WINDOWS, Layout, Profile
 
 BUILT = "built"
 """The ``source`` of files that we compiled or wrote."""
@@ -141,8 +143,12 @@ def describe(
     wheels: tuple[WheelEntry, ...],
     report: BinaryReport,
     revision: str | None,
+    source: CompiledSource | None = None,
 ) -> Manifest:
-    """Return the manifest of a plan's package. ``revision`` is the base's digest, ``None`` if unknown."""
+    """Return the manifest of a plan's package.
+
+    ``revision`` is the base's digest, ``None`` if unknown; ``source`` what was compiled, if anything was.
+    """
     name = package_name(plan, layout)
     unread = Manifest(
         format=FORMAT,
@@ -155,7 +161,7 @@ def describe(
         provider=plan.variant.provider,
         glibc=None,
         glibcxx=None,
-        onnxruntime=_ort(plan),
+        onnxruntime=_ort(plan, source),
         base=BaseEntry(name=plan.base, reason=_system(plan), revision=revision),
         cuda=name.cuda,
         cudnn=plan.project.cudnn.version if name.cuda else None,
@@ -255,7 +261,7 @@ def _system(plan: BuildPlan) -> str:
     return f"its system is {name}"
 
 
-def _ort(plan: BuildPlan) -> OrtEntry:
+def _ort(plan: BuildPlan, source: CompiledSource | None) -> OrtEntry:
     profile = plan.profile.value if plan.profile else None
     return OrtEntry(
         version=plan.ort_version,
@@ -264,6 +270,8 @@ def _ort(plan: BuildPlan) -> OrtEntry:
         profile=profile,
         host=plan.host.value,
         cannot_run=cannot_run(profile, plan.ort_version),
+        cannot_run_below=cannot_run_below(plan.repairs if plan.profile is Profile.FULL else ()),
+        source=source,
     )
 
 

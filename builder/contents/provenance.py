@@ -15,10 +15,12 @@ from datetime import UTC, datetime
 
 from builder.config.build_plan import BuildPlan, Rendered, compile_plan
 from builder.config.inputs import DebianPackage, Input, InputKind, Lock, Pin, redist_url
+from builder.config.profiles import options_of
 from builder.config.variants import ImageSystem, Origin, base_inputs
 from builder.contents.required_files import required_files
 from builder.contents.sbom import deb_purl, debian_purl, image_purl, local_purl, pypi_purl
 from builder.errors import ConfigError, ParseError, SchemaError
+from builder.facts.ort.known_rules import stated
 from builder.files.digest import Digest
 from builder.finding import Code, Finding
 from builder.formats.json_values import json_text, parse_json, value_at
@@ -163,6 +165,7 @@ def provenance_json(
                 "ptxas": _ptxas(plan),
                 "added": " ".join(map(str, plan.added)),
                 "compileCache": "shared" if run.shared_objects else None,
+                "rules": _rules(plan),
             }
         ),
         resources=(*(resource for resource in inputs if resource.uri not in listed), *parts),
@@ -216,6 +219,13 @@ def _ptxas(plan: BuildPlan) -> str | None:
     if plan.origin is not Origin.SOURCE:
         return None
     return plan.on.toolkit.ptxas if compile_plan(plan).targets.assembled else None
+
+
+def _rules(plan: BuildPlan) -> object:
+    """Return the rules that a plan was made with, each with file and line of ONNX Runtime's source."""
+    if plan.origin is not Origin.SOURCE:
+        return None
+    return stated(plan.rules, [option.name for option in options_of(plan, compile_plan(plan))])
 
 
 def _builder(repository: str, revision: Revision | None) -> Iterator[Resource]:

@@ -19,9 +19,9 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 from packageurl import PackageURL
 
 from builder.binary.library_names import NVIDIA, ONNXRUNTIME
-from builder.config.build_plan import BuildPlan
-from builder.config.inputs import Input, InputKind, Lock
-from builder.config.variants import UnpackedToolkit, WheelToolkit, archives
+from builder.config.build_plan import BuildPlan, planned_units
+from builder.config.inputs import ORT_REPOSITORY, Input, InputKind, Lock
+from builder.config.variants import Origin, UnpackedToolkit, WheelToolkit, archives
 from builder.contents.package_manifest import BUILT, Member
 from builder.contents.required_files import (
     CUDA_LICENCE,
@@ -34,9 +34,10 @@ from builder.contents.required_files import (
     OUR_LICENCE,
     SBOM,
 )
+from builder.contents.supported_gpus import unit_facts
 from builder.finding import Code, Finding
 from builder.formats.json_values import to_json, value_at
-from builder.formats.manifest import Manifest, WheelEntry
+from builder.formats.manifest import CompiledSource, Manifest, WheelEntry
 from builder.formats.text import grouped
 
 PACKED = "ortpacks:packed"
@@ -50,8 +51,6 @@ SIZE = "ortpacks:size"
 
 TEXT = "ortpacks:text"
 """Property of a licence: path of its text in the package."""
-
-ORT_REPOSITORY = "microsoft/onnxruntime"
 
 _ORT_NAME = "onnxruntime"
 
@@ -140,9 +139,10 @@ def describe_bom(
     ``members`` are all its files except SBOM and manifest, ``wheels`` their wheels, ``lock`` the pins.
     """
     ordered = sorted(members, key=lambda member: member.path)
-    by_purl = grouped((origin_of(one.source, one.vendor, plan.ort_version), one) for one in ordered)
+    compiled = _source_purl(plan, lock)
+    by_purl = grouped((origin_of(one.source, one.vendor, compiled), one) for one in ordered)
     ours = by_purl.pop("", [])
-    pinned = {origin_of(wheel.source, "", plan.ort_version): wheel.sha256 for wheel in wheels}
+    pinned = {origin_of(wheel.source, "", compiled): wheel.sha256 for wheel in wheels}
     return Bom(
         name=name,
         version=plan.ort_version,
@@ -154,15 +154,53 @@ def describe_bom(
     )
 
 
-def origin_of(source: str, vendor: str, ort: str) -> str:
+def source_entry(plan: BuildPlan, lock: Lock) -> CompiledSource | None:
+    """Return the manifest's entry on the source that a plan compiles; ``None`` if it compiles nothing."""
+    if plan.origin is not Origin.SOURCE:
+        return None
+    units = planned_units(plan)
+    return CompiledSource(_source_purl(plan, lock), tuple(map(unit_facts, units if units[1:] else ())))
+
+
+def _source_purl(plan: BuildPlan, lock: Lock) -> str:
+    """Return the purl of the source that a plan compiles; a release's own is the project's tag."""
+    item = plan.on.source.item if plan.origin is Origin.SOURCE else None
+    if item is None or item.is_release(plan.ort_version):
+        return github_purl(ORT_REPOSITORY, f"v{plan.ort_version}")
+    url, _, ref = item.spec.rpartition("@")
+    pin = lock.pins.get(item.key)
+    commit = pin.revision if pin else None
+    if item.kind is not InputKind.GIT or item.is_here:
+        named = PackageURL.from_string(_origin(item)[0])
+        return named._replace(version=commit or named.version).to_string()
+    if on_github := re.fullmatch(r"https://github\.com/([^/]+/[^/]+?)(?:\.git)?", url):
+        return github_purl(on_github[1], commit or ref)
+    where = {"vcs_url": f"git+{url}@{commit or ref}"}
+    return PackageURL("generic", None, PurePosixPath(url).stem, commit or ref, where).to_string()
+
+
+def compiled_purl(manifest: Manifest) -> str:
+    """Return the purl of the source that a package was compiled from; an older one does not name it."""
+    source = manifest.onnxruntime.source
+    return source.purl if source else github_purl(ORT_REPOSITORY, f"v{manifest.onnxruntime.version}")
+
+
+def supplier_of(purl: str, vendor: str) -> str:
+    """Return who made a vendor's files: of ONNX Runtime that is not Microsoft's, the owner of the source."""
+    origin = PackageURL.from_string(purl) if vendor == ONNXRUNTIME else None
+    is_fork = origin and origin.type != "pypi" and f"{origin.namespace}/{origin.name}" != ORT_REPOSITORY
+    return (origin.namespace or origin.name) if origin and is_fork else SUPPLIERS.get(vendor, vendor)
+
+
+def origin_of(source: str, vendor: str, compiled: str) -> str:
     """Return the purl of a file's origin by ``source`` and ``vendor`` of its entry; empty for our own files.
 
-    ``ort`` is the version of ONNX Runtime that was compiled.
+    ``compiled`` is the purl of the source of ONNX Runtime that was compiled.
     """
     kind, _, spec = source.partition(":")
     if kind == "wheel":
         return pypi_purl(spec)
-    return github_purl(ORT_REPOSITORY, f"v{ort}") if vendor == ONNXRUNTIME else ""
+    return compiled if vendor == ONNXRUNTIME else ""
 
 
 def _component(
@@ -179,7 +217,7 @@ def _component(
         name=_ORT_NAME if built else name,
         version=plan.ort_version if built else version,
         purl=key,
-        supplier=SUPPLIERS.get(first.vendor, first.vendor),
+        supplier=supplier_of(key, first.vendor),
         sha256=sha256,
         licences=tuple(_licence(path) for path in sorted({member.licence for member in members})),
         files=tuple(map(_file, members)),
@@ -273,7 +311,7 @@ def _manifest_lines(manifest: Manifest) -> dict[str, str]:
     return {
         entry.path: _line(
             entry.sha256,
-            origin_of(entry.source, entry.vendor, manifest.onnxruntime.version),
+            origin_of(entry.source, entry.vendor, compiled_purl(manifest)),
             packed=entry.packed,
             modified=entry.modified,
         )

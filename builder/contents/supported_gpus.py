@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from builder.binary.coverage import LibraryCoverage, Support, combine, worst
+from builder.binary.coverage import LibraryCoverage, Support, as_stated, combine, worst
 from builder.binary.library import Inspected
-from builder.binary.library_names import is_named_like_a_library
+from builder.binary.library_names import is_named_like_a_library, is_provider
 from builder.errors import ConfigError
-from builder.facts.gpu.architectures import Capability
+from builder.facts.gpu.architectures import Arch, Capability
+from builder.facts.ort.units import UnitSet
 from builder.finding import Code, Finding
-from builder.formats.manifest import CoverageEntry, Manifest, loads
+from builder.formats.manifest import CoverageEntry, Manifest, UnitFacts, loads
 from builder.formats.package_names import MANIFEST
 
 
@@ -64,7 +65,8 @@ def promise_of(text: bytes, folder: str, libraries: Iterable[Inspected]) -> Prom
         }
     except (ConfigError, ValueError) as error:
         return Promise("", folder, findings=(Finding(Code.B007, f"{folder}{MANIFEST}", str(error)),))
-    here = {item.name[len(folder) :]: item for item in libraries if item.name.startswith(folder)}
+    stated = as_stated_by(manifest, folder, libraries)
+    here = {item.name[len(folder) :]: item for item in stated if item.name.startswith(folder)}
     return Promise(
         package=manifest.name,
         folder=folder,
@@ -79,6 +81,35 @@ def promise_of(text: bytes, folder: str, libraries: Iterable[Inspected]) -> Prom
             )
         ),
         manifest=manifest,
+    )
+
+
+def unit_facts(unit_set: UnitSet) -> UnitFacts:
+    """Return a set of units with its architectures as text."""
+    sass = " ".join(map(str, sorted(unit_set.sass)))
+    return UnitFacts(unit_set.name, sass, unit_set.units, unit_set.launched)
+
+
+def unit_set_of(facts: UnitFacts) -> UnitSet:
+    """Return the set of units. Raises ``ValueError`` for what is no architecture."""
+    launched = (facts.launched[0], facts.launched[1]) if facts.launched else None
+    return UnitSet(facts.name, frozenset(map(Arch.parse, facts.sass.split())), facts.units, launched)
+
+
+def stated_units(manifest: Manifest) -> tuple[UnitSet, ...] | None:
+    """Return the sets of units that a manifest states; ``None`` if it does not name the source."""
+    source = manifest.onnxruntime.source
+    return tuple(map(unit_set_of, source.units)) if source else None
+
+
+def as_stated_by(manifest: Manifest, folder: str, libraries: Iterable[Inspected]) -> tuple[Inspected, ...]:
+    """Return the libraries; a provider below the manifest's ``folder`` gets the sets that this states."""
+    units = stated_units(manifest)
+    return tuple(
+        replace(item, coverage=as_stated(item.coverage, units))
+        if units is not None and item.coverage and is_provider(item.name) and item.name.startswith(folder)
+        else item
+        for item in libraries
     )
 
 

@@ -40,7 +40,7 @@ class Repair:
     beside: str = ""
     """The repair without which nothing needs this one."""
     operators: str = ""
-    """The operators that have no CUDA kernels where it was made."""
+    """The operators that do not run on GPUs older than ``below``."""
     units: Sequence[str] = ()
     """What the paths of the units begin with that are compiled in no target where it was made."""
     dependency: str = ""

@@ -6,15 +6,15 @@ Schema: docs/schemas/index.schema.json. Several entries may be one package: its 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Iterable, Iterator, Mapping, Optional, Sequence, Set, Tuple
 
 from builder.facts.gpu.architectures import Capability
 from builder.facts.gpu.compatibility import SUPPORT
 from builder.facts.gpu.devices import parse_driver
-from builder.formats.json_values import problem_of_text, read_document, require_valid
+from builder.formats.json_values import OPTIONAL, problem_of_text, read_document, require_valid
 from builder.formats.manifest import Driver, Manifest, ModelRule, with_missing_kernels
-from builder.formats.missing_kernels import MissingKernels
+from builder.formats.missing_kernels import MissingBelow, MissingKernels
 from builder.formats.package_names import ARCHIVE_SUFFIXES, Layout, form_of, problems_of_support
 from builder.formats.stored_file import StoredFile, problems_of_file
 from builder.formats.text import grouped
@@ -43,6 +43,8 @@ class IndexOrt:
     """The origin of the host library, ``wheel`` or ``source``; ``None`` in an index of format 3."""
     cannot_run: Tuple[MissingKernels, ...] = ()
     """Operators with CUDA kernels in the official build of this version and none in this package."""
+    cannot_run_below: Tuple[MissingBelow, ...] = field(default=(), metadata=OPTIONAL)
+    """Operators that do not run on the oldest of the GPUs that the package is for."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,9 @@ def entry_of(manifest: Manifest, stored: StoredFile) -> IndexPackage:
         parts=(),
         unpacked_size=manifest.unpacked_size,
         installed_size=manifest.installed_size,
-        onnxruntime=IndexOrt(ort.version, ort.origin, ort.profile, ort.host, ort.cannot_run),
+        onnxruntime=IndexOrt(
+            ort.version, ort.origin, ort.profile, ort.host, ort.cannot_run, ort.cannot_run_below
+        ),
         capabilities=manifest.capabilities,
         driver=manifest.driver,
         generations=manifest.generations,

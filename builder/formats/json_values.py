@@ -18,6 +18,7 @@ from typing import (
     Iterable,
     Iterator,
     List,
+    Mapping,
     Sequence,
     Tuple,
     Type,
@@ -49,10 +50,19 @@ _LARGEST = 2**63
 kernel."""
 
 
+OPTIONAL: Mapping[str, bool] = {"optional": True}
+"""``metadata`` of a dataclass's field that files leave out where it has its default."""
+
+
 def to_json(value: object) -> object:
     """Return the JSON value of a dataclass, tuple, mapping or scalar; keys keep their declared order."""
     if is_dataclass(value):
-        return {field.name: to_json(getattr(value, field.name)) for field in fields(value)}
+        named = ((one, getattr(value, one.name)) for one in fields(value))
+        return {
+            one.name: to_json(item)
+            for one, item in named
+            if not ("optional" in one.metadata and item == one.default)
+        }
     if isinstance(value, AbstractMapping):
         return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, (tuple, list)):
@@ -194,7 +204,8 @@ def _read_fields(kind: type, value: object, where: str, problems: List[str]) -> 
     members, hints = _as_object(value, where, problems), _hints(kind)
     before = len(problems)
     problems += [f"{_below(where, key)}: unknown key" for key in members if key not in hints]
-    problems += [f"{_below(where, key)}: missing" for key in hints if key not in members]
+    needed = (one.name for one in fields(kind) if "optional" not in one.metadata)
+    problems += [f"{_below(where, key)}: missing" for key in needed if key not in members]
     values = {
         key: _read(hint, members[key], _below(where, key), problems)
         for key, hint in hints.items()

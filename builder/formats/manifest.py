@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Iterator, Mapping, Optional, Sequence, Tuple, Union
 
 from builder.errors import SchemaError, ValidationError
 from builder.facts.gpu.architectures import Arch
 from builder.formats.json_values import (
+    OPTIONAL,
     from_json,
     parse_json,
     problem_of_text,
@@ -16,7 +17,7 @@ from builder.formats.json_values import (
     require_valid,
     to_json,
 )
-from builder.formats.missing_kernels import MissingKernels, cannot_run
+from builder.formats.missing_kernels import MissingBelow, MissingKernels, cannot_run
 from builder.formats.package_names import CUDA, MANIFEST, problems_of_support
 from builder.formats.text import printable
 
@@ -97,6 +98,26 @@ class CoverageEntry:
 
 
 @dataclass(frozen=True)
+class UnitFacts:
+    """CUDA units that are compiled for the same architectures (``facts.ort.units.UnitSet``)."""
+
+    name: str
+    sass: str
+    """Their architectures: ``80 90a``."""
+    units: Optional[int] = None
+    launched: Optional[Tuple[int, ...]] = None
+
+
+@dataclass(frozen=True)
+class CompiledSource:
+    """The source that was compiled, and for which architectures its CUDA units were."""
+
+    purl: str
+    units: Tuple[UnitFacts, ...]
+    """Units of a full provider, those for the whole list first; empty where all are for the whole list."""
+
+
+@dataclass(frozen=True)
 class OrtEntry:
     """The ONNX Runtime in the package, and how it was made."""
 
@@ -107,6 +128,10 @@ class OrtEntry:
     host: str
     cannot_run: Tuple[MissingKernels, ...] = ()
     """Operators with CUDA kernels in the official build of this version and none in this package."""
+    cannot_run_below: Tuple[MissingBelow, ...] = field(default=(), metadata=OPTIONAL)
+    """Operators that do not run on the oldest of the GPUs that the package is for."""
+    source: Optional[CompiledSource] = field(default=None, metadata=OPTIONAL)
+    """``None`` where nothing was compiled, and in a package that does not say it."""
 
 
 @dataclass(frozen=True)
@@ -208,6 +233,13 @@ def _problems_of(manifest: Manifest) -> Iterator[str]:
         yield from problem_of_text(Arch.parse, text, "sm")
     has_driver = manifest.driver is not None
     yield from problems_of_support(manifest.provider, manifest.capabilities, has_driver=has_driver)
+    for unit in manifest.onnxruntime.source.units if manifest.onnxruntime.source else ():
+        where = "onnxruntime.source.units"
+        yield from (
+            problem for arch in unit.sass.split() for problem in problem_of_text(Arch.parse, arch, where)
+        )
+        if unit.launched is not None and len(unit.launched) != 2:  # noqa: PLR2004
+            yield f"{where}: launched has the first and the last device"
     for key, value in (("sm", manifest.sm), ("cuda", manifest.cuda), ("cudnn", manifest.cudnn)):
         if bool(value) != (manifest.provider == CUDA):
             yield f"{key}: {value!r} does not go with provider {printable(manifest.provider)}"

@@ -40,6 +40,14 @@ class MissingKernels:
         return self.domain or _ONNX_TITLE
 
 
+@dataclass(frozen=True)
+class MissingBelow(MissingKernels):
+    """Operators that do not run on GPUs below a compute capability."""
+
+    below: str
+    """``5.3``."""
+
+
 _FUSED = "Attention, BiasGelu, FusedMatMul, SkipLayerNormalization …"
 """Operators that the official host library fuses transformers into. Source: a MiniLM model without their
 kernels."""

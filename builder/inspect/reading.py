@@ -15,7 +15,7 @@ from builder.contents.diff import PackageDifference
 from builder.contents.reading import manifest_bytes, read_file
 from builder.contents.rules.payloads import check_payloads
 from builder.contents.sentences import notes, summary
-from builder.contents.supported_gpus import InspectedSource, Promise, promise_of
+from builder.contents.supported_gpus import InspectedSource, Promise, as_stated_by, promise_of
 from builder.facts.gpu.architectures import Capability
 from builder.facts.gpu.compatibility import dotted
 from builder.facts.gpu.table import Gpu
@@ -49,10 +49,13 @@ def inspect_sources(
 def _inspected_source(opener: Opener, source: str, *, deep: bool) -> InspectedSource:
     with opener.files(source) as files:
         libraries = inspect(files.libraries, deep=deep)
-        promises = (
+        promises = [
             promise_of(manifest_bytes(file), name.removesuffix(MANIFEST), libraries)
             for name, file in files.manifests
-        )
+        ]
+        for promise in promises:
+            if promise.manifest:
+                libraries = as_stated_by(promise.manifest, promise.folder, libraries)
         return InspectedSource(shown(source), libraries, tuple(promises))
 
 

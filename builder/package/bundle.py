@@ -32,7 +32,7 @@ from builder.contents.required_files import (
     required_files,
 )
 from builder.contents.rules.wheel_records import check_unmodified, recorded
-from builder.contents.sbom import describe_bom
+from builder.contents.sbom import describe_bom, source_entry
 from builder.errors import CheckFailedError, ConfigError, IntegrityError
 from builder.files.atomic_write import write_file
 from builder.files.digest import LocalFile, file_digest
@@ -262,7 +262,8 @@ def _content(layout: Layout, checked: CheckedContent, ports: BundlePorts) -> Con
     wheels = _wheels(members, checked.lock)
     bom = render_bom(describe_bom(checked.plan, name, members, wheels, checked.lock))
     members = (*members, _write_member(sbom, bom))
-    manifest = describe(checked.plan, layout, members, wheels, checked.report, checked.revision)
+    source = source_entry(checked.plan, checked.lock)
+    manifest = describe(checked.plan, layout, members, wheels, checked.report, checked.revision, source)
     return Content(manifest=json_text(manifest).encode(), members=members)
 
 

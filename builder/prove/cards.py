@@ -34,7 +34,8 @@ from builder.files.digest import file_digest
 from builder.finding import Finding
 from builder.formats.index import Index, build_index
 from builder.formats.json_values import json_text
-from builder.formats.manifest import Manifest
+from builder.formats.manifest import Manifest, OrtEntry
+from builder.formats.missing_kernels import MissingKernels
 from builder.formats.package_names import LINUX
 from builder.formats.stored_file import StoredFile
 from builder.io.wiring import Wiring
@@ -151,9 +152,12 @@ class CardBench:
                     self.wiring.reporter.say(line)
         if self.cards.whole:
             self._keep(package, manifest, rows)
-        missing = manifest.onnxruntime.cannot_run
         return tuple(
-            finding for row in rows for finding in disagreements(manifest.name, row, report.coverage, missing)
+            finding
+            for row in rows
+            for finding in disagreements(
+                manifest.name, row, report.coverage, _missing(manifest.onnxruntime, row.capability)
+            )
         )
 
     def _error(self, capability: Capability) -> int:
@@ -164,10 +168,7 @@ class CardBench:
         self, capability: Capability, manifest: Manifest, libraries: Path, report: BinaryReport
     ) -> CardRow:
         card = VirtualCard(capability=str(capability), driver=self.cards.driver)
-        models = [
-            ModelToOpen(model=trial.model, feed=_feed(trial) if capability >= trial.since else None)
-            for trial in self.trials
-        ]
+        models = [ModelToOpen(model=trial.model, feed=_feed(trial)) for trial in self.trials]
         openings = list(open_models(libraries, models, card, runtime=self.runtime))
         choice = select([_device(capability, card.driver)], _index(manifest), LINUX)
         return CardRow(
@@ -191,6 +192,12 @@ class CardBench:
         )
         self.grids.append(grid)
         write_file(package.with_name(grid_name(package.name)), json_text(grid).encode())
+
+
+def _missing(ort: OrtEntry, capability: str) -> tuple[MissingKernels, ...]:
+    """Return the operators that do not run on a card."""
+    card = Capability.parse(capability)
+    return (*ort.cannot_run, *(one for one in ort.cannot_run_below if card < Capability.parse(one.below)))
 
 
 def _feed(trial: SelftestTrial) -> dict[str, Array]:

@@ -31,18 +31,11 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from builder.config.inputs import SELFTEST_CLASSIFIER, SELFTEST_MODEL, SELFTEST_TRANSFORMER
-from builder.facts.gpu.architectures import Capability
 from builder.files.atomic_write import part_file, write_file
 from builder.io.store import FileStore
 from builder.prove.selftest import SelftestTrial, Tensor
 
 Array: TypeAlias = "NDArray[np.generic]"
-
-HALF_ATTENTION = Capability(5, 3)
-"""The oldest capability for grouped-query attention, which ORT has in half precision only.
-
-Source: line 52 of 1.21.0's ``contrib_ops/cuda/bert/cutlass_fmha/memory_efficient_attention.h``.
-"""
 
 _SILERO = "silero_vad/data/silero_vad.onnx"
 
@@ -68,7 +61,7 @@ def selftest_trials(store: FileStore, made: Path) -> tuple[SelftestTrial, ...]:
         SelftestTrial("silero_vad", silero / _SILERO, silero_inputs(), blind=_silero_blind_inputs()),
         SelftestTrial("magika", magika / _MAGIKA, magika_inputs()),
         SelftestTrial("minilm", encoder, tuple(starmap(_tensor, sentences.items()))),
-        SelftestTrial("decoder", decoder(made), (hidden,), contrib=True, since=HALF_ATTENTION),
+        SelftestTrial("decoder", decoder(made), (hidden,), contrib=True),
     )
 
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from builder.binary.library_names import HOST
 from builder.contents.rules.dependencies import check_ldd, waits_for_driver
-from builder.facts.gpu.architectures import Capability
 from builder.finding import Code, Finding
 from builder.formats.manifest import Manifest
 from builder.formats.package_names import CUDA, REDUCED, Host
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-_OLDEST = Capability(5, 0)
 
 TOLERANCE = 1e-4
 """Largest absolute difference from the stock CPU build. Outputs are in -1 … 1; kernels of releases differ."""
@@ -84,11 +82,6 @@ class SelftestTrial:
     """Inputs for a virtual card, whose kernels compute nothing; empty: ``inputs`` are used."""
     contrib: bool = False
     """Whether the model's file has nodes of com.microsoft."""
-    since: Capability = _OLDEST
-    """The oldest capability that ORT's kernels for the model run on.
-
-    Older cards open it and do not run it.
-    """
 
 
 def stock_outputs(model: Path, inputs: Sequence[Tensor]) -> Outputs:

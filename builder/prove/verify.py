@@ -34,6 +34,7 @@ from builder.contents.provenance import check_provenance, provenance_name
 from builder.contents.required_files import NOTICE, SBOM, vendor_of
 from builder.contents.rules.wheel_records import check_recorded
 from builder.contents.sbom import check_sbom
+from builder.contents.supported_gpus import stated_units
 from builder.errors import CheckFailedError, NothingToDoError, ValidationError
 from builder.files.atomic_write import scratch_folder, write_file
 from builder.files.digest import Digest, file_digest
@@ -88,7 +89,8 @@ class Verifier:
                 with step("complete the package from NVIDIA's wheels"):
                     files.update(self._completed(manifest, what))
             members, limits = installed_members(manifest, files), self.wiring.project.check
-            report = check(members, promised(manifest), limits, None, self.reporter)
+            stated = stated_units(manifest)
+            report = check(members, promised(manifest), limits, None, self.reporter, stated=stated)
             require_checked([*report.findings, *compare(manifest, report)], what)
             self._run_models(package, manifest, files, what)
             if self.cards is not None:
@@ -257,7 +259,9 @@ def check_package(
         if any(chosen.provider == CUDA for chosen in variants):
             inspector = tools_of().inspector()
         for variant in variants:
-            report = check(members, variant, wiring.project.check, inspector, wiring.reporter)
+            stated = stated_units(manifest) if manifest else None
+            limits, reporter = wiring.project.check, wiring.reporter
+            report = check(members, variant, limits, inspector, reporter, stated=stated)
             say_report(report, variant, wiring.reporter)
             mismatches = (*check_installed(manifest, digests), *compare(manifest, report)) if manifest else ()
             require_checked(

@@ -102,6 +102,79 @@ for patch in ort-1.21-open-the-driver-late.patch; do
     }
 done
 EOF
+# Repairs of the sources for this set: our text in place of what a pattern finds (builder/config/repairs.toml).
+COPY farm/repair.py /ortpacks/builder/farm/
+COPY <<'EOF' /src/repairs.json
+[
+ {
+  "name": "no-empty-decoder-attention",
+  "why": "the kernel is empty below 5.3, for any type, and would leave its output as it was: it ends the program on the GPU",
+  "file": "onnxruntime/contrib_ops/cuda/bert/fastertransformer_decoder_attention/decoder_masked_multihead_attention_impl.cu",
+  "symptom": "__CUDA_ARCH__ < 530\\s+\\(void\\)\\(params\\);",
+  "pattern": "(?<=__CUDA_ARCH__ < 530\\n)  \\(void\\)\\(params\\);",
+  "replacement": "\\g<0> __trap();",
+  "repaired": "__trap\\(\\);",
+  "below": 53,
+  "tried": [
+   "1.21.0 to 1.22.1",
+   "1.23.0-dev b6172c082",
+   "1.25.0-dev 735e69a39",
+   "1.28.0-dev b823aecca4",
+   "1.29.0-dev cf5e9eba4",
+   "1.30.0-dev cc8e901e"
+  ],
+  "beside": "",
+  "operators": "",
+  "units": [],
+  "dependency": "",
+  "cxx": 0
+ },
+ {
+  "name": "decoder-attention-from-5-3-on",
+  "why": "DecoderMaskedMultiHeadAttention and DecoderMaskedSelfAttention have an empty kernel below 5.3: such a GPU leaves their nodes to the CPU, and a session whose nodes the CPU has no kernel for ends with their names",
+  "file": "onnxruntime/core/providers/cuda/cuda_execution_provider.cc",
+  "symptom": "CUDA kernel not supported\\. Fallback to CPU",
+  "pattern": "^    bool not_supported = false;$",
+  "replacement": "    bool not_supported = GetDeviceProp().major * 10 + GetDeviceProp().minor < 53 &&\n                         (node.OpType() == \"DecoderMaskedMultiHeadAttention\" || node.OpType() == \"DecoderMaskedSelfAttention\");\n    if (not_supported) {\n      LOGS(logger, WARNING) << node.OpType() << \" needs compute capability 5.3 or newer, and this GPU has \"\n                            << GetDeviceProp().major << \".\" << GetDeviceProp().minor << \". Node: \" << node.Name();\n    }",
+  "repaired": "needs compute capability 5\\.3 or newer",
+  "below": 53,
+  "tried": [
+   "1.21.0 to 1.22.1",
+   "1.23.0-dev b6172c082",
+   "1.25.0-dev 735e69a39",
+   "1.28.0-dev b823aecca4",
+   "1.29.0-dev cf5e9eba4",
+   "1.30.0-dev cc8e901e"
+  ],
+  "beside": "no-empty-decoder-attention",
+  "operators": "DecoderMaskedMultiHeadAttention, DecoderMaskedSelfAttention",
+  "units": [],
+  "dependency": "",
+  "cxx": 0
+ },
+ {
+  "name": "grouped-query-attention-says-why",
+  "why": "GroupQueryAttention in half precision has no kernel below 5.3, and its message names no reason",
+  "file": "onnxruntime/contrib_ops/cuda/bert/group_query_attention_impl.cu",
+  "symptom": "(?s)\\A(?!.*\\buse_unfused\\b).*\"Unfused Group Query Attention not implemented yet\\.\"",
+  "pattern": "\"Unfused Group Query Attention not implemented yet\\.\"",
+  "replacement": "\"GroupQueryAttention has no kernel for this node on this GPU: half precision needs compute capability 5.3 or newer, and heads of a multiple of 8\"",
+  "repaired": "half precision needs compute capability 5\\.3",
+  "below": 53,
+  "tried": [
+   "1.21.0 to 1.22.1",
+   "1.23.0-dev b6172c082",
+   "1.25.0-dev 735e69a39"
+  ],
+  "beside": "",
+  "operators": "GroupQueryAttention",
+  "units": [],
+  "dependency": "",
+  "cxx": 0
+ }
+]
+EOF
+RUN python3 /ortpacks/builder/farm/repair.py /src /src/repairs.json
 
 # ---------------------------------------------------------------------------------------------------------------
 FROM source AS build

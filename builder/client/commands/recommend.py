@@ -62,7 +62,7 @@ def answer_recommend(
         attempts = tuple(_try_models(rules, _files(models, rules, selection), release.prefix, trials))
         verdict = _by_trial(rules, attempts, verdict)
         note_verdict(context, release.prefix, selection, choice, verdict)
-    notes = limits(choice.package) if choice.package else ()
+    notes = limits(choice.package, [choice.device] if choice.device else []) if choice.package else ()
     profile = profile_value(choice.device if choice.on_gpu else None)
     value = {
         "model": verdict.model,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
@@ -27,6 +27,7 @@ from builder.errors import (
 from builder.facts.gpu.compatibility import JIT
 from builder.facts.gpu.devices import Device
 from builder.formats.index import Index, IndexPackage, distinct
+from builder.formats.json_values import to_json
 from builder.formats.manifest import ModelRule, loads_models
 from builder.formats.package_names import COREML, DIRECTML
 from builder.formats.text import amount
@@ -256,7 +257,8 @@ def package_value(package: IndexPackage) -> Dict[str, object]:
         "file": package.file,
         "size": package.size,
         "sha256": package.sha256,
-        "cannot_run": [asdict(missing) for missing in package.onnxruntime.cannot_run],
+        "cannot_run": to_json(package.onnxruntime.cannot_run),
+        "cannot_run_below": to_json(package.onnxruntime.cannot_run_below),
     }
 
 

@@ -6,7 +6,7 @@ Each returns the reason against it in one sentence, or ``None`` where there is n
 from __future__ import annotations
 
 import re
-from typing import Dict, Iterable, Optional, Tuple
+from typing import Dict, Iterable, Optional, Sequence, Tuple
 
 from builder.facts.gpu.architectures import Capability
 from builder.facts.gpu.compatibility import JIT, NATIVE, NONE, PARTIAL, implied
@@ -74,10 +74,22 @@ def lacking(package: IndexPackage) -> int:
     return bool(missing) + runs_nothing(missing)
 
 
-def limits(package: IndexPackage) -> Tuple[str, ...]:
-    """Return a line with the operators' limits and the remedy; empty for a package with all kernels."""
+def limits(package: IndexPackage, devices: Sequence[Device] = ()) -> Tuple[str, ...]:
+    """Return a line for each limit of operators, with its remedy; empty for a package with all kernels.
+
+    ``devices``: the GPUs that it will run on; empty for all.
+    """
     consequence = consequence_of(package.onnxruntime.cannot_run, package.onnxruntime.host)
-    return (f"{package.name}: {consequence.means} {consequence.do}",) if consequence else ()
+    lines = [f"{package.name}: {consequence.means} {consequence.do}"] if consequence else []
+    known = [device.capability for device in devices if device.capability]
+    lines += [
+        f"{package.name}: below compute capability {missing.below} these operators do not run: "
+        f"{', '.join(missing.operators)}. Their nodes are left to the CPU, or the session fails and names "
+        "them."
+        for missing in package.onnxruntime.cannot_run_below
+        if not known or min(known) < Capability.parse(missing.below)
+    ]
+    return tuple(lines)
 
 
 def support_of(package: IndexPackage, device: Device) -> str:

@@ -117,7 +117,7 @@ def select(
         summary=_summary(best, machine.devices),
         others=tuple(device for device in present if device is not best.devices[0]),
         visible=_visible_devices(best.devices, present),
-        notes=(*limits(best.package), *_hiding_advice(best.devices, present)),
+        notes=(*limits(best.package, best.devices), *_hiding_advice(best.devices, present)),
     )
 
 

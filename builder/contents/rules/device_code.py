@@ -9,7 +9,7 @@ from builder.binary.fatbin_format import Container, Kind
 from builder.binary.library_names import must_hold_code
 from builder.config.variants import Variant
 from builder.facts.gpu.architectures import Arch, Capability
-from builder.facts.ort.units import UnitSet, expected_unit_sets, explained_by, observed_unit_sets
+from builder.facts.ort.units import UnitSet, explained_by, observed_unit_sets
 from builder.finding import Code, Finding, Severity
 
 
@@ -24,21 +24,19 @@ def check_provider(
     containers: Sequence[Container],
     variant: Variant,
     extra: Severity,
-    version: str | None = None,
+    unit_sets: Sequence[UnitSet] = (),
 ) -> Iterator[Finding]:
     """Yield A001, A002, A005 and A006 for a provider whose containers do not hold SASS for exactly the set.
 
     ``120a`` satisfies ``120`` of the set: ORT's CMake adds the suffix (``coverage.lacking``). ``extra``: the
-    severity of A006, an architecture outside the set. ``version``: ORT's version in the provider's bytes; it
-    compiles some units for a part of the set only (``facts.ort.units``), and only that part is required of
-    their containers.
+    severity of A006, an architecture outside the set. ``unit_sets``: those of the provider's units; some are
+    compiled for a part of the set only (``facts.ort.units``), and only that part is required of their
+    containers.
     """
     if not containers:
         yield Finding(code=Code.A002, path=path, message="no fatbin container in it, or no such library")
         return
-    held = [container.arches(Kind.SASS) for container in containers]
-    arches = frozenset().union(*held)
-    unit_sets = _unit_sets((*variant.sm, *_widening(variant, arches)), version, held)
+    arches = frozenset().union(*(container.arches(Kind.SASS) for container in containers))
     for arch in variant.sm:
         yield from _missing(
             path, _containers_meant_for(containers, arch, unit_sets) or containers, arch, variant
@@ -56,22 +54,6 @@ def native_in(containers: Sequence[Container], version: str | None) -> tuple[Arc
     parts = [part for part in unit_sets if part.sass != unit_sets[0].sass]
     whole = [part for part in held if not explained_by(part, parts)]
     return tuple(sorted(frozenset.intersection(*whole))) if whole else ()
-
-
-def _unit_sets(sm: Sequence[Arch], version: str | None, held: Sequence[frozenset[Arch]]) -> Sequence[UnitSet]:
-    """Return the sets of units that explain all containers: those of ``sm``, else those found in ``held``.
-
-    An official build has another list of architectures than ``sm``, so its sets are found. Where neither
-    explains all containers, return those of ``sm``.
-    """
-    asked = expected_unit_sets(sm, version, held)
-    observed = observed_unit_sets(held, version) if version else ()
-    explains_all = [
-        unit_sets
-        for unit_sets in (asked, observed)
-        if all(explained_by(arches, unit_sets) for arches in held)
-    ]
-    return explains_all[0] if explains_all else asked
 
 
 def _widening(variant: Variant, arches: Iterable[Arch]) -> tuple[Arch, ...]:

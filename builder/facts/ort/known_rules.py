@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from types import NoneType
@@ -18,7 +18,7 @@ from typing import TypeVar, cast, get_args, get_origin, get_type_hints
 from builder.facts.gpu.architectures import Arch
 from builder.facts.gpu.compatibility import version_of
 from builder.facts.ort.configured import SourceLine
-from builder.facts.ort.source_rules import SourceRules
+from builder.facts.ort.source_rules import Fact, SourceRules
 
 T = TypeVar("T")
 
@@ -74,15 +74,18 @@ def rules_for(version: str) -> SourceRules:
     read = standing_for(version)
     if is_read(version):
         return read.rules
-    return replace(
-        read.rules, version=version, launches=(), without_device_code=(), stands_in=True, repairs={}
-    )
+    return replace(read.rules, version=version, launches=(), without_device_code=(), stands_in=True)
 
 
 def text_of(sources: Iterable[ReadSource], options: Collection[str]) -> str:
     """Return the text of ``DATA`` with these sources, and of their options these and those in demands."""
     kept = [replace(one, rules=_with_options(one.rules, options)) for one in sources]
     return dumps(tuple(sorted(kept, key=lambda one: version_of(one.first))))
+
+
+def stated(rules: SourceRules, options: Collection[str]) -> object:
+    """Return rules as JSON's types, each with its line, without the names of all units; options as above."""
+    return cast("object", json.loads(dumps(replace(_with_options(rules, options), units={}))))
 
 
 def _with_options(rules: SourceRules, names: Collection[str]) -> SourceRules:
@@ -92,7 +95,7 @@ def _with_options(rules: SourceRules, names: Collection[str]) -> SourceRules:
 
 def dumps(value: object) -> str:
     """Return the JSON text of rules, or of sources with their rules."""
-    return json.dumps(_plain(value), indent=1) + "\n"
+    return json.dumps(value, indent=1, default=_plain) + "\n"
 
 
 def loads(kind: type[T], text: str) -> T:
@@ -101,13 +104,9 @@ def loads(kind: type[T], text: str) -> T:
 
 
 def _plain(value: object) -> object:
-    if isinstance(value, SourceLine | Arch):
+    if isinstance(value, SourceLine | Arch | Fact):
         return str(value)
-    if is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+    return vars(value)
 
 
 def _value(kind: object, data: object) -> object:
@@ -134,5 +133,10 @@ def _line(text: str) -> SourceLine:
     return SourceLine(file, int(number))
 
 
-_PARSED: Mapping[object, Callable[[str], object]] = {SourceLine: _line, Arch: Arch.parse}
+def _fact(text: str) -> Fact:
+    line, _, value = text.partition(": ")
+    return Fact(value, _line(line))
+
+
+_PARSED: Mapping[object, Callable[[str], object]] = {SourceLine: _line, Arch: Arch.parse, Fact: _fact}
 """How a value is read that is stored as text."""

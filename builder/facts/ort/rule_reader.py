@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, groupby
 from posixpath import basename, dirname
@@ -67,7 +67,11 @@ class _Reader:
 
     def rules(self) -> SourceRules:
         groups, units = self._groups()
-        launches = sorted(launches_in(self.source, self._option_of), key=lambda launch: not launch.option)
+        found = sorted(launches_in(self.source, self._option_of), key=lambda launch: not launch.option)
+        counts = [sum(unit.startswith(launch.path) for unit in units) for launch in found]
+        launches = [
+            replace(launch, units=count) for launch, count in zip(found, counts, strict=True) if count
+        ]
         if not launches:
             self.notes.append("no launch condition was found in a form that is known: no unit is left out")
         demands = dict(self._oldest(_CUDA))

@@ -21,6 +21,9 @@ class Fact:
     value: str
     line: SourceLine
 
+    def __str__(self) -> str:
+        return f"{self.line}: {self.value}"
+
 
 @dataclass(frozen=True)
 class Rewriting:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from builder.facts.gpu.architectures import Arch
 from builder.facts.ort.known_rules import rules_for
@@ -129,52 +129,38 @@ def unit_sets(whole: Iterable[Arch], rules: SourceRules) -> tuple[UnitSet, ...]:
     Two sets may have the same architectures; then it is unknown which of them a container belongs to.
     """
     every = frozenset(whole)
-    parts = _parts(every, rules) if rules.groups else _launched_sets(every, rules)
-    return tuple(
-        unit_set for unit_set in dict.fromkeys((UnitSet("whole list", every), *parts)) if unit_set.sass
-    )
+    sets = (UnitSet("whole list", every), *_launched_sets(every, rules), *_parts(every, rules))
+    return tuple(unit_set for unit_set in dict.fromkeys(sets) if unit_set.sass)
 
 
 def observed_unit_sets(containers: Iterable[frozenset[Arch]], version: str) -> tuple[UnitSet, ...]:
     """Return the sets of units that explain ``containers``, the widest of which has the whole list.
 
-    Empty if all units are of one set, or the numbers of containers do not agree.
+    Empty if all units are of one set, or the numbers of containers do not agree. An official build leaves out
+    no launches.
     """
     held = tuple(containers)
-    widest = sorted(held, key=len)[-1:]
-    return _if_counts_agree(unit_sets(widest[0] if widest else (), rules_for(version)), held)
+    whole, ours = max(held, key=len, default=frozenset[Arch]()), rules_for(version)
+    possible = (unit_sets(whole, rules) for rules in (ours, replace(ours, launches=())))
+    return next(filter(None, (if_counts_agree(sets, held) for sets in possible)), ())
 
 
-def expected_unit_sets(
-    sm: Sequence[Arch], version: str | None, containers: Iterable[frozenset[Arch]]
-) -> tuple[UnitSet, ...]:
-    """Return the sets of units for the requested set ``sm``.
-
-    Empty if all units are of one set, the numbers of containers do not agree, the version is ``None`` or
-    ORT's CMake refuses an architecture.
-    """
-    if version is None or rules_for(version).refused(sm):
-        return ()
-    rules = rules_for(version)
-    return _if_counts_agree(unit_sets(compiled(sm, rules).sass, rules), containers)
-
-
-def _if_counts_agree(
-    unit_sets: tuple[UnitSet, ...], containers: Iterable[frozenset[Arch]]
+def if_counts_agree(
+    unit_sets: Sequence[UnitSet], containers: Iterable[frozenset[Arch]]
 ) -> tuple[UnitSet, ...]:
     """Return ``unit_sets`` if each part of the list is in as many containers as it has units; else ``()``.
 
     So a library whose units are all compiled for the whole list has to hold all of it, and a container too
-    many or too few for a part is one that lost an architecture. If no number of units is known, nothing is
-    compared.
+    many or too few for a part is one that lost an architecture. A part with units whose number is unknown has
+    at least the others.
     """
-    wanted: Counter[frozenset[Arch]] = Counter()
-    for unit_set in unit_sets[1:]:
-        wanted[unit_set.sass] += unit_set.units or 0
     counts = Counter(containers)
-    uncounted = all(unit_set.units is None for unit_set in unit_sets[1:])
-    agree = uncounted or all(counts[part] == count for part, count in wanted.items())
-    return unit_sets if len(unit_sets) > 1 and agree else ()
+    for part in {unit_set.sass for unit_set in unit_sets[1:]}:
+        units = [unit_set.units for unit_set in unit_sets[1:] if unit_set.sass == part]
+        count = sum(filter(None, units))
+        if counts[part] < count or (counts[part] > count and None not in units):
+            return ()
+    return tuple(unit_sets) if len(unit_sets) > 1 else ()
 
 
 def explained_by(arches: Iterable[Arch], unit_sets: Sequence[UnitSet]) -> tuple[UnitSet, ...]:

@@ -15,15 +15,6 @@ CMAKE_READ = "3.31.6"
 """The newest CMake whose ``Modules/Internal/CMakeCUDAArchitecturesValidate.cmake`` was read."""
 
 
-HALF_IN_CONTRIB = (
-    "below sm_53 the half-precision kernels of some contrib operators are empty, those of "
-    "DecoderMaskedMultiHeadAttention and MoE among them (1.21.0's decoder_masked_multihead_attention_impl.cu "
-    "line 52 and moe_kernel.cu line 108; other kernels compute in float there (cu_inc/common.cuh line 22); "
-    "pull request 24582 of 1.22.0)"
-)
-"""What becomes of half precision on the oldest GPUs, with its source."""
-
-
 def known_line(version: str) -> str:
     """Return the release line of the source that stands for a version: ``1.23`` for 1.23.2 and 1.24.0."""
     return ".".join(map(str, version_of(standing_for(version).rules.version)[:2]))

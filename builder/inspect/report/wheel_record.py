@@ -28,13 +28,13 @@ from builder.binary.fatbin_format import Kind
 from builder.binary.file_kinds import FileKind
 from builder.binary.library import Inspected
 from builder.binary.verdict import together
-from builder.contents.supported_gpus import InspectedSource
+from builder.contents.supported_gpus import InspectedSource, unit_facts, unit_set_of
 from builder.errors import SchemaError, ValidationError
 from builder.facts.gpu.architectures import Arch
-from builder.facts.ort.units import UnitSet
 from builder.files.digest import Digest
 from builder.finding import Code
 from builder.formats.json_values import read_document, to_json
+from builder.formats.manifest import UnitFacts
 
 FORMAT = 1
 
@@ -206,16 +206,6 @@ class HeldFacts:
 
 
 @dataclass(frozen=True)
-class UnitFacts:
-    """``UnitSet`` with architectures as text."""
-
-    name: str
-    sass: str
-    units: int | None = None
-    launched: tuple[int, ...] | None = None
-
-
-@dataclass(frozen=True)
 class CodeFacts:
     """The fields of ``DeviceCode``, without those that follow from the library's name."""
 
@@ -295,10 +285,7 @@ def _code_of(coverage: LibraryCoverage) -> CodeFacts:
         bytes=counts_of(coverage.sizes),
         held=tuple(_held(code, count) for code, count in sorted(coverage.held.items(), key=_order)),
         inputs=tuple(_held(code, count) for code, count in sorted(inputs, key=_order)),
-        units=tuple(
-            UnitFacts(unit_set.name, _words(unit_set.sass), unit_set.units, unit_set.launched)
-            for unit_set in coverage.unit_sets
-        ),
+        units=tuple(map(unit_facts, coverage.unit_sets)),
         isa=coverage.isa,
         idle=coverage.nothing_to_run,
         link_inputs=coverage.link_inputs,
@@ -322,7 +309,7 @@ def _coverage(name: str, facts: CodeFacts) -> LibraryCoverage:
             zstd=facts.zstd,
             held={_held_code(held): held.containers for held in facts.held},
             held_by_inputs=frozenset(map(_held_code, facts.inputs)),
-            unit_sets=tuple(map(_unit_set, facts.units)),
+            unit_sets=tuple(map(unit_set_of, facts.units)),
         )
     )
 
@@ -338,11 +325,6 @@ def _held(code: HeldCode, count: int) -> HeldFacts:
 
 def _held_code(facts: HeldFacts) -> HeldCode:
     return HeldCode(_arches(facts.sass), _arches(facts.ptx), facts.linked, _arches(facts.stubs))
-
-
-def _unit_set(facts: UnitFacts) -> UnitSet:
-    launched = (facts.launched[0], facts.launched[1]) if facts.launched else None
-    return UnitSet(facts.name, _arches(facts.sass), facts.units, launched)
 
 
 def _words(arches: Iterable[Arch]) -> str:

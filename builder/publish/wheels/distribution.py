@@ -21,7 +21,16 @@ from builder.binary.library_names import BRIDGE, NVIDIA, ONNXRUNTIME, PROVIDER
 from builder.config.inputs import OFFICIAL_WHEELS, Input, Pin
 from builder.contents.package_manifest import BUILT
 from builder.contents.required_files import ORTPACKS
-from builder.contents.sbom import SUPPLIERS, Bom, BomComponent, BomFile, BomLicence, origin_of, pypi_purl
+from builder.contents.sbom import (
+    SUPPLIERS,
+    Bom,
+    BomComponent,
+    BomFile,
+    BomLicence,
+    compiled_purl,
+    pypi_purl,
+    supplier_of,
+)
 from builder.facts.gpu.compatibility import version_of
 from builder.files.digest import Digest
 from builder.formats.manifest import FileEntry, Manifest
@@ -265,8 +274,9 @@ def describe_wheel(
     )
     compiled = [entry for entry in taken if not entry.source.startswith("wheel:")]
     if compiled:
-        purl = origin_of(compiled[0].source, ONNXRUNTIME, manifest.onnxruntime.version)
-        built = replace(wheel, name=_ORT, purl=purl, sha256=None, files=tuple(changed))
+        purl = compiled_purl(manifest)
+        maker = supplier_of(purl, ONNXRUNTIME)
+        built = replace(wheel, name=_ORT, purl=purl, supplier=maker, sha256=None, files=tuple(changed))
         components = [wheel, built]
     else:
         components = [replace(wheel, files=(*wheel.files, *changed))]

@@ -7,7 +7,7 @@ import pytest
 from builder.compile.estimate import unit_seconds
 from builder.compile.explain import explain
 from builder.compile.plan import _lost_units
-from builder.config.build_plan import BuildPlan, compile_plan
+from builder.config.build_plan import BuildPlan, compile_plan, planned_units
 from builder.config.profiles import options_of
 from builder.config.toolkits import check_version, toolkit_of
 from builder.facts.gpu.architectures import architectures
@@ -53,9 +53,23 @@ def test_units_are_compiled_for_what_cmake_and_the_launches_say(rules: SourceRul
     }
     assert " ".join(map(str, plan.part_of("x/onnxruntime/core/providers/cuda/plain.cu.o").ptx)) == "60 75 86"
     late = compile_plan(planned(rules, "60,90,120"))
-    assert late.part_of(f"x/{CONTRIB}/big/one.cu.o").codes == ("sm_90", "compute_90")
+    assert late.part_of(f"x/{CONTRIB}/big/one.cu.o").codes == ("sm_90a", "compute_90")
     assert late.part_of(f"x/{CONTRIB}/wgmma/three.cu.o").ptx == late.parts[-1].ptx
     assert "contrib_ops/cuda/big/" not in {part.path for part in plan.narrowed()}
+
+
+def test_a_package_states_for_what_its_units_are_compiled(rules: SourceRules) -> None:
+    """The check holds its containers to this: what its version asks for is not known."""
+    made = planned_units(planned(rules, "60,75,90"))
+    assert [(one.name, " ".join(map(str, sorted(one.sass))), one.units) for one in made] == [
+        ("whole list", "60 75 90a", None),
+        ("fast attention", "90a", 2),
+        ("experts", "75", 2),
+        ("steps for sm_60", "60 75", 1),
+        ("steps for sm_86", "90a", 1),
+        ("big", "75 90a", None),
+        ("fast attention", "90a", None),
+    ]
 
 
 def test_nothing_is_assembled_for_units_of_one_accelerated_architecture(rules: SourceRules) -> None:

@@ -13,7 +13,7 @@ from packageurl import PackageURL
 from builder.config.build_plan import BuildPlan
 from builder.config.fields import Override
 from builder.config.inputs import Input, InputKind, Lock, Pin
-from builder.config.variants import Project
+from builder.config.variants import GitSource, Project
 from builder.contents import sbom
 from builder.facts.ort.source import Dependency, SourceFacts
 from builder.finding import Code
@@ -26,6 +26,8 @@ from tests.support.factories.packages import lock, official, plan
 from tests.support.messages import Told
 
 Json = dict[str, object]
+
+COMMIT, ORT = "c" * 40, "pkg:github/microsoft/onnxruntime@v1.21.0"
 
 NO_ADDRESS = {"type": "website", "url": "http://no address"}
 
@@ -114,11 +116,11 @@ def test_where_a_file_comes_from_as_a_purl() -> None:
     cudnn = "nvidia-cudnn-cu12"
     for source, vendor, purl in (
         (f"wheel:{cudnn}==9.10.2.21", "nvidia", f"pkg:pypi/{cudnn}@9.10.2.21"),
-        ("built", "onnxruntime", "pkg:github/microsoft/onnxruntime@v1.21.0"),
+        ("built", "onnxruntime", ORT),
         ("built", "ortpacks", ""),
         ("nonsense", "nvidia", ""),
     ):
-        assert sbom.origin_of(source, vendor, "1.21.0") == purl
+        assert sbom.origin_of(source, vendor, ORT) == purl
 
 
 def test_what_is_compiled_into_onnx_runtime_is_listed_with_its_versions(project: Project, told: Told) -> None:
@@ -147,6 +149,33 @@ def test_of_a_git_tag_the_archives_of_its_own_list_are_compiled_in(project: Proj
     eigen = PackageURL.from_string(next(one.purl for one in ort.linked if one.name == "eigen"))
     assert (eigen.type, eigen.namespace, eigen.name) == ("generic", "libeigen", "eigen")
     assert str(eigen.qualifiers["download_url"]) in DEPS
+
+
+@pytest.mark.parametrize(
+    ("key", "purl", "supplier"),
+    [
+        ("git:https://github.com/you/ort.git@main", f"pkg:github/you/ort@{COMMIT}", "you"),
+        (
+            "git:ssh://git@git.example/x/ort.git@main",
+            f"pkg:generic/ort@{COMMIT}?vcs_url=git%2Bssh://git%40git.example/x/ort.git%40{COMMIT}",
+            "ort",
+        ),
+        ("tree:/home/ada/ort", f"pkg:generic/ort@{COMMIT}", "ort"),
+        ("git:https://github.com/microsoft/onnxruntime@v1.21.0", ORT, "Microsoft Corporation"),
+    ],
+)
+def test_a_source_that_is_no_release_is_named_as_what_it_is(
+    project: Project, key: str, purl: str, supplier: str
+) -> None:
+    base = replace(project.bases["nvidia"], source=GitSource(Input.parse(key)))
+    made = on_base(replace(project, bases={**project.bases, "nvidia": base}), "nvidia")
+    pins = Lock({**lock().pins, key: Pin(revision=COMMIT)})
+    found, entry = bom(made=made, pins=pins), sbom.source_entry(made, pins)
+    (ort,) = (one for one in found.components if one.name == "onnxruntime")
+    assert (ort.purl, ort.supplier, entry and entry.purl) == (purl, supplier, purl)
+    whole = manifest(made)
+    whole = replace(whole, onnxruntime=replace(whole.onnxruntime, source=entry))
+    assert list(sbom.check_sbom(whole, render_bom(found), ())) == []
 
 
 def test_what_stands_in_an_archives_place_is_compiled_in_in_its_place(project: Project, told: Told) -> None:

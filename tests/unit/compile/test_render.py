@@ -221,7 +221,7 @@ def test_a_source_is_repaired_for_sets_that_need_it_before_it_is_configured(
     newer = replace(plan, variant=replace(plan.variant, sm=architectures("75,80")))
     told = [text in rendered(newer, lock).dockerfile for text in (*names, step, stub)]
     assert told == [False, False, True, True]  # the step is for dependencies alone
-    before = rendered(decided(project), lock).dockerfile
+    before = rendered(replace(decided(project), variant=newer.variant), lock).dockerfile
     assert [text in before for text in (step, stub, nvrtc, "CMAKE_CXX_STANDARD")] == [False] * 4
     said = [note for note in explain(plan).notes if "repaired" in note]
     assert [note.partition(": ")[0] for note in said] == [
@@ -229,8 +229,7 @@ def test_a_source_is_repaired_for_sets_that_need_it_before_it_is_configured(
         "cutlass is repaired if need be (constructors-that-repeat-their-arguments)",
         "onnx is repaired if need be (group-normalization-of-opset-18)",
     ]
-    (finding,) = _left_out_operators(plan)
-    assert (finding.code, finding.wanted) == (Code.C011, "a set with sm_75 or newer for these")
-    assert "operators without CUDA kernels in the package: MoE, QMoE" in finding.message
-    mixed = replace(plan, variant=replace(plan.variant, sm=architectures("70,75")))
-    assert not list(_left_out_operators(mixed))
+    mixed = replace(plan, profile=Profile.FULL, variant=replace(plan.variant, sm=architectures("70,75")))
+    (finding,) = _left_out_operators(mixed)
+    assert (finding.code, finding.wanted, finding.got) == (Code.C006, "sm_75 or newer for these", "sm_70")
+    assert "operators that do not run there: MoE, QMoE" in finding.message

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.config.repairs import all_repairs, dumps, repairs_for
+from builder.config.repairs import all_repairs, cannot_run_below, dumps, repairs_for
 from builder.facts.gpu.architectures import architectures
 from builder.facts.ort.configured import SourceLine
 from builder.facts.ort.known_rules import rules_for
@@ -48,7 +48,7 @@ def test_what_a_repair_makes_is_looked_at() -> None:
 
 
 def test_a_set_gets_the_repairs_that_it_needs() -> None:
-    half, experts, _, abseil, cutlass, _ = MADE_UP
+    half, experts, _, abseil, cutlass, *_ = MADE_UP
     rules = replace(rules_for("1.30.0"), repairs=dict.fromkeys((half, experts, abseil), LINE))
     cases = {
         ("52,86", "cutlass"): [half, experts, abseil, cutlass],
@@ -59,8 +59,21 @@ def test_a_set_gets_the_repairs_that_it_needs() -> None:
         case: [one.name for one in repairs_for(rules, architectures(case[0]), case[1:])] for case in cases
     } == cases
     older = rules_for("1.21.0")  # of C++ 17
-    assert not repairs_for(older, architectures("52"), ["cutlass"])
+    assert cutlass not in {one.name for one in repairs_for(older, architectures("52"), ["cutlass"])}
     assert not repairs_for(rules, (), ["cutlass"])  # of a package that is repacked
+
+
+def test_operators_that_do_not_run_are_named_by_the_gpus() -> None:
+    assert {one.below: [*one.operators] for one in cannot_run_below(all_repairs().values())} == {
+        "7.5": ["MoE", "QMoE"],
+        "5.3": ["DecoderMaskedMultiHeadAttention", "DecoderMaskedSelfAttention", "GroupQueryAttention"],
+    }
+
+
+def test_a_source_with_a_kernel_of_its_own_is_left_alone() -> None:
+    repair = all_repairs()["grouped-query-attention-says-why"]
+    text = f"if (data.use_unfused) return;\n{MADE_UP[repair.name]['before']}"
+    assert repaired(text, repair) == (text, 0)
 
 
 def test_the_container_repairs_a_source_and_stops_where_a_repair_does_not_fit(

@@ -7,8 +7,9 @@ import pytest
 
 from builder.contents import card_grid
 from builder.errors import ParseError, SchemaError, ValidationError
+from builder.finding import Code
 from builder.formats.json_values import json_text
-from builder.formats.missing_kernels import cannot_run
+from builder.formats.missing_kernels import MissingKernels, cannot_run
 from builder.formats.session_log import CPU_PROVIDER, CUDA_PROVIDER
 from tests.support.factories.binaries import container, empty_cubin, sass
 from tests.support.factories.libraries import covered
@@ -26,6 +27,12 @@ NO_IMAGE = (
     "cudaErrorNoKernelImageForDevice:no kernel image is available for execution on the device"
 )
 """Message of ORT 1.23.2 on a virtual 6.2."""
+
+REFUSES = (
+    "FAIL: Non-zero status code returned while running GroupQueryAttention node. Name:'g' Status Message: "
+    "GroupQueryAttention has no kernel for this node on this GPU: half precision needs compute capability 5.3"
+)
+"""Message of a source that was repaired (builder/config/repairs.toml)."""
 
 NO_KERNEL = "NOT_IMPLEMENTED: Failed to find kernel for com.microsoft.BiasGelu(1)"
 
@@ -81,6 +88,15 @@ def test_what_the_parts_say_of_a_card_is_held_together(card: str, told: Told) ->
     one, profile = CARDS[card]
     missing = cannot_run(profile, "1.21.0")
     told("\n".join(map(str, card_grid.disagreements("a package", one, COVERAGE, missing))))
+
+
+def test_an_operator_that_an_old_card_refuses_is_no_disagreement_where_the_manifest_says_so() -> None:
+    refusing = ran(nodes={}, error=REFUSES)
+    told = (MissingKernels("com.microsoft", ("GroupQueryAttention",)),)
+    assert list(card_grid.disagreements("a package", refusing, COVERAGE, told)) == []
+    (finding,) = card_grid.disagreements("a package", refusing, COVERAGE, ())
+    assert finding.code is Code.V002
+    assert "| GroupQueryAttention refuses |" in card_grid.table(replace(GRID, cards=(refusing,)))
 
 
 def test_a_container_without_code_to_run_counts_on_any_side() -> None:

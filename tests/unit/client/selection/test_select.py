@@ -17,7 +17,7 @@ from builder.facts.gpu.architectures import Capability
 from builder.facts.gpu.devices import Device
 from builder.formats.index import Index, IndexPackage, offers
 from builder.formats.manifest import Driver, ModelRule
-from builder.formats.missing_kernels import MissingKernels
+from builder.formats.missing_kernels import MissingBelow, MissingKernels
 from tests.support.messages import Told
 from tests.unit.client.selection.select_cases import (
     CAPABILITIES,
@@ -71,6 +71,15 @@ LEAN = package("a-lean", "8.6", size=1, lacks=NOT_MICROSOFTS)
 
 MINIMAL = package("a-minimal", "8.6", size=1, lacks=(MissingKernels("", ()), *NOT_MICROSOFTS))
 
+REFUSING = package("refusing", "5.2 8.6")
+
+REFUSING = replace(
+    REFUSING,
+    onnxruntime=replace(
+        REFUSING.onnxruntime, cannot_run_below=(MissingBelow("com.microsoft", ("MoE", "QMoE"), "5.3"),)
+    ),
+)
+
 CUDA_12 = package("ortpacks-modern-1.21.0-cuda12.9-linux-x64", "7.5 8.0 8.6", size=100)
 
 CUDA_13 = package("ortpacks-cuda13-1.31.1-cuda13.0-linux-x64", "8.6 12.0", size=200, floor="580.65.06")
@@ -88,6 +97,8 @@ CASES = {
     "a lean one that is smaller": Case("z", packages=(LEAN, package("z", "8.6", size=9))),
     "a lean one before a minimal one": Case("a-lean", packages=(MINIMAL, LEAN)),
     "a minimal one": Case("a-minimal", packages=(MINIMAL,)),
+    "operators that an old card does not run": Case("refusing", (OLD,), (REFUSING,)),
+    "operators that a newer one runs": Case("refusing", (NEW,), (REFUSING,)),
     # drivers
     # nvidia-smi of Windows reports 580.105.07 as 581.80
     "WSL's name of the last branch": Case("legacy", (gpu("6.1", "581.80"),)),

@@ -8,9 +8,9 @@ from itertools import product
 
 import pytest
 
-from builder.binary.coverage import LibraryCoverage, Support, combine, cover
+from builder.binary.coverage import LibraryCoverage, Support, as_stated, combine, cover
 from builder.binary.fatbin import read_containers
-from builder.binary.fatbin_format import Container
+from builder.binary.fatbin_format import Container, Kind
 from builder.config.variants import Variant
 from builder.contents.rules.device_code import (
     by_jit,
@@ -21,7 +21,8 @@ from builder.contents.rules.device_code import (
     native_in,
     promised_devices,
 )
-from builder.facts.gpu.architectures import Arch
+from builder.facts.gpu.architectures import Arch, Capability
+from builder.facts.ort.units import UnitSet, observed_unit_sets
 from builder.finding import Code, Finding, Severity
 from tests.support.factories.binaries import (
     BLACKWELL,
@@ -79,7 +80,9 @@ def test_what_a_set_promises(sets: tuple[str, ...], widen: bool, told: Told) -> 
 
 
 def _codes(containers: tuple[Container, ...], variant: Variant, version: str | None = None) -> list[str]:
-    return [one.code.name for one in check_provider(PROVIDER, containers, variant, Severity.WARNING, version)]
+    held = [one.arches(Kind.SASS) for one in containers]
+    units = observed_unit_sets(held, version) if version else ()
+    return [one.code.name for one in check_provider(PROVIDER, containers, variant, Severity.WARNING, units)]
 
 
 def test_a_suffix_counts_by_the_gpus_it_leaves_out(told: Told) -> None:
@@ -118,6 +121,26 @@ def test_a_full_build_holds_its_set_and_no_container_may_lose_any_of_it(sm: str)
             rest = " ".join(arches.replace(lost, "").split())
             damaged = counts - Counter([arches]) + Counter([rest] if rest else [])
             assert "A005" in _codes(_held(damaged), _variant(sm), "1.21.0"), (arches, lost)
+
+
+def test_units_that_a_build_states_explain_its_containers() -> None:
+    stated = (
+        UnitSet("whole list", frozenset((Arch(7, 5), Arch(8, 6)))),
+        UnitSet("fast attention", frozenset((Arch(8, 6),)), 1, (80, 999)),
+    )
+    for raw, support, codes in (
+        ((HAS_BOTH, LACKS_75), Support.NATIVE, []),
+        ((HAS_BOTH, LACKS_75, LACKS_75), Support.PARTIAL, ["A005"]),  # one of them lost 7.5
+    ):
+        library = _cover(PROVIDER, *raw)
+        assert library
+        assert library.support[Capability(7, 5)] is Support.PARTIAL
+        told = as_stated(library, stated)
+        assert told.support[Capability(7, 5)] is support
+        findings = check_provider(
+            PROVIDER, _containers(*raw), _variant("75 86"), Severity.WARNING, told.unit_sets
+        )
+        assert [one.code.name for one in findings] == codes
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,9 @@ def traced(cmake: Path, folder: Path) -> set[tuple[str, int]]:
     }
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize(
+    "seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(4, 30))]
+)
 def test_the_reader_misses_no_command_and_is_right_where_it_is_certain(
     cmake: Path, tmp_path: Path, seed: int
 ) -> None:

@@ -122,6 +122,7 @@ def test_kernels_and_symbols_are_those_that_nvcc_makes(toolchain: Toolchain, of_
     assert kinds[0] == kinds[1]
 
 
+@pytest.mark.thorough
 def test_an_architecture_whose_kernels_have_other_names_than_the_host_s_is_found(
     toolchain: Toolchain, of_cub: Objects
 ) -> None:
@@ -139,6 +140,7 @@ def test_an_architecture_whose_kernels_have_other_names_than_the_host_s_is_found
     assert any("_520_NS" in name for name in lost), "others have a module id in their names"
 
 
+@pytest.mark.thorough
 def test_one_ptx_serves_the_architectures_with_the_same_text(toolchain: Toolchain) -> None:
     """nvcc, which makes PTX for each architecture, makes the same instructions of a text that is the same."""
     ampere = ("80:80", "86:86", "89:89", "90:90")
@@ -159,6 +161,7 @@ def test_one_ptx_serves_the_architectures_with_the_same_text(toolchain: Toolchai
         assert [name for name in made if name.startswith("compute_") and name.endswith(".ii")] == made_for
 
 
+@pytest.mark.thorough
 def test_the_ptx_for_8_0_is_made_once_for_sets_without_it(toolchain: Toolchain) -> None:
     toolchain.compile(MODERN)
     toolchain.made()
@@ -194,6 +197,7 @@ def test_two_builds_that_come_to_a_piece_together_make_it_once(toolchain: Toolch
     assert toolchain.made() == ["compute_70.ii", "compute_70/ptx", "host.ii", "unit.cu", "unit.cu"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("jobs", "blocks", "at_once"), [(4, 100, 3), (2, 100, 2), (1, 100, 1), (4, 15, 1)])
 def test_pieces_of_a_unit_are_made_side_by_side_on_further_slots(
     toolchain: Toolchain, jobs: int, blocks: int, at_once: int
@@ -211,6 +215,7 @@ def test_pieces_of_a_unit_are_made_side_by_side_on_further_slots(
     assert together == alone
 
 
+@pytest.mark.thorough
 def test_relocatable_code_is_linked_to_the_kernels_of_nvcc_and_has_pieces_of_its_own(
     toolchain: Toolchain,
 ) -> None:
@@ -240,6 +245,7 @@ def test_relocatable_code_is_linked_to_the_kernels_of_nvcc_and_has_pieces_of_its
     assert toolchain.made() == ["compute_52.ii", "compute_52/ptx", "host.ii", "unit.cu", "unit.cu"]
 
 
+@pytest.mark.thorough
 def test_a_macro_is_part_of_the_keys_of_the_pieces_whose_text_it_changes(toolchain: Toolchain) -> None:
     """ORT's CMake defines EXCLUDE_SM_90 and the like from 1.23 on, depending on the set."""
     guarded = "#ifndef EXCLUDE_SM_90\n__global__ void hopper(int* data) { data[0] = 90; }\n#endif\n"
@@ -255,12 +261,14 @@ def test_a_macro_is_part_of_the_keys_of_the_pieces_whose_text_it_changes(toolcha
     assert toolchain.made() == ["unit.cu", "unit.cu"], "the texts, which are the same as before"
 
 
+@pytest.mark.thorough
 def test_what_nvcc_warns_of_is_shown_and_is_no_step(toolchain: Toolchain) -> None:
     done = toolchain.sh(f"nvcc -std=c++14 {VOLTA} unit.cu -o unit.o")
     assert done.returncode == 0, done.stderr
     assert "incompatible redefinition for option 'std'" in done.stderr
 
 
+@pytest.mark.thorough
 def test_an_architecture_is_the_same_in_each_set(toolchain: Toolchain) -> None:
     toolchain.compile(LEGACY)
     in_legacy = toolchain.device_code()["52"]
@@ -297,6 +305,7 @@ def test_a_set_of_what_was_compiled_takes_nothing_but_packing(toolchain: Toolcha
     assert toolchain.device_code().keys() == {"52", "70", "86"}
 
 
+@pytest.mark.thorough
 def test_what_other_machines_made_is_found_in_a_folder(toolchain: Toolchain) -> None:
     """Each machine has its own ccache. The last one's object must equal that of a single machine."""
     codes = ("50:50", "50:52", "80:80", "86:86")

@@ -59,6 +59,7 @@ def _time_to_ready(start: Start, image: str) -> tuple[float, Served]:
     return (time.monotonic() - began) / importing - 1, served
 
 
+@pytest.mark.thorough
 @only_cpu
 def test_it_answers_within_its_budgets(start: Start, image: str, project: Project) -> None:
     """The fastest of three starts counts, because Docker does other tests' work too."""

@@ -171,6 +171,7 @@ def test_the_ptx_for_8_0_is_made_once_for_sets_without_it(toolchain: Toolchain) 
     assert toolchain.made() == ["compute_80.ii", "compute_80/ptx", "unit.cu", "unit.cu"]
 
 
+@pytest.mark.thorough
 def test_text_that_8_0_cannot_have_is_compiled_for_8_9_alone(toolchain: Toolchain) -> None:
     needs = "#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890\n#error needs 8.9\n#endif\n"
     (toolchain.folder / "unit.cu").write_text(f"{SOURCE}{needs}")
@@ -180,6 +181,7 @@ def test_text_that_8_0_cannot_have_is_compiled_for_8_9_alone(toolchain: Toolchai
     assert toolchain.sh("nvcc -arch=sm_80 -x cu -c unit.cu -o unit.o").returncode != 0
 
 
+@pytest.mark.thorough
 def test_ptx_that_goes_into_the_object_is_of_its_own_architecture(toolchain: Toolchain) -> None:
     ptx = "--generate-code=arch=compute_86,code=[compute_86]"
     toolchain.compile(("80:80", "86:86"), ptx)
@@ -188,6 +190,7 @@ def test_ptx_that_goes_into_the_object_is_of_its_own_architecture(toolchain: Too
     assert toolchain.device_code().keys() == {"80", "86"}
 
 
+@pytest.mark.thorough
 def test_two_builds_that_come_to_a_piece_together_make_it_once(toolchain: Toolchain) -> None:
     """The builds have a tree each, and the unit the same name in both."""
     trees = "mkdir pool one two; for tree in one two; do ln -s ../unit.cu ../scale.h $tree; done"
@@ -277,6 +280,7 @@ def test_an_architecture_is_the_same_in_each_set(toolchain: Toolchain) -> None:
     assert toolchain.device_code()["52"] == in_legacy
 
 
+@pytest.mark.thorough
 def test_the_hosts_piece_is_compiled_once_for_all_sets(toolchain: Toolchain) -> None:
     toolchain.compile(LEGACY)
     assert toolchain.made() == sorted(
@@ -296,6 +300,7 @@ def test_the_hosts_piece_is_compiled_once_for_all_sets(toolchain: Toolchain) -> 
     assert made.count("compute_80/ptx") == 2
 
 
+@pytest.mark.thorough
 def test_a_set_of_what_was_compiled_takes_nothing_but_packing(toolchain: Toolchain) -> None:
     toolchain.compile(LEGACY)
     toolchain.compile(MODERN)
@@ -321,6 +326,7 @@ def test_what_other_machines_made_is_found_in_a_folder(toolchain: Toolchain) -> 
     assert (toolchain.folder / "unit.o").read_bytes() == alone
 
 
+@pytest.mark.thorough
 def test_an_architecture_with_a_suffix_is_made_ahead_under_its_name(toolchain: Toolchain) -> None:
     """ONNX Runtime compiles 90a where a variant has 90 (``VariantBuild.compile``)."""
     codes = "80:80", "90a:90a"
@@ -333,6 +339,7 @@ def test_an_architecture_with_a_suffix_is_made_ahead_under_its_name(toolchain: T
     assert toolchain.device_code().keys() == {"80", "90a"}
 
 
+@pytest.mark.thorough
 def test_a_newer_ptxas_makes_native_code_in_the_place_of_ptx(toolchain: Toolchain) -> None:
     options = "-Xfatbin=--raw -Xfatbin=--assemble=100:120 -Xfatbin=-compress-all"
     ptx = "--generate-code=arch=compute_90,code=[compute_90]"
@@ -342,6 +349,7 @@ def test_a_newer_ptxas_makes_native_code_in_the_place_of_ptx(toolchain: Toolchai
     assert toolchain.sh("nvcc -Xfatbin=--raw -Xfatbin=--assemble=100 --version").returncode == 0
 
 
+@pytest.mark.thorough
 def test_a_header_that_changes_compiles_what_reads_it(toolchain: Toolchain) -> None:
     toolchain.compile(LEGACY)
     before = toolchain.device_code()["70"]
@@ -353,6 +361,7 @@ def test_a_header_that_changes_compiles_what_reads_it(toolchain: Toolchain) -> N
     assert sum(before[name] != after[name] for name in before) == 2, "the template's two"
 
 
+@pytest.mark.thorough
 def test_units_of_one_name_are_linked_together(toolchain: Toolchain) -> None:
     """Kernels in anonymous namespaces get different mangled names, from the object's path."""
     done = toolchain.sh(TWO_UNITS)

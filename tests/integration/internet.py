@@ -39,7 +39,7 @@ class Clone:
         """Call ``./run`` as a user does, for at most 50 minutes. ``more`` are further variables."""
         argv, env = ["./run", *words], {**self.env, **more}
         return subprocess.run(
-            argv, cwd=self.folder, env=env, capture_output=True, text=True, timeout=6000, check=False
+            argv, cwd=self.folder, env=env, capture_output=True, text=True, timeout=3000, check=False
         )
 
 

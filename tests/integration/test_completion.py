@@ -62,4 +62,4 @@ def shells(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Computer]:
 @pytest.mark.parametrize(("words", "wanted"), COMPLETED)
 def test_zsh_completes_verbs_flags_and_files(shells: Computer, words: str, wanted: str) -> None:
     program = TYPED.format(words=f"./run {words}", wanted=wanted)
-    shells.sh(f"cd /home/somebody; timeout 300 zsh -f <<'END'\n{program}\nEND")
+    shells.sh(f"cd /home/somebody; timeout 30 zsh -f <<'END'\n{program}\nEND")

@@ -45,11 +45,11 @@ class Served:
 
     def ask(self, path: str, body: object = None) -> Any:  # noqa: ANN401 - JSON
         data = None if body is None else json.dumps(body).encode()
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", data, timeout=120) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", data, timeout=30) as answer:
             text = answer.read()
         return json.loads(text) if path != "/metrics" else text.decode()
 
-    def ready(self, *, within: float = 180) -> dict[str, Any]:
+    def ready(self, *, within: float = 60) -> dict[str, Any]:
         """Return the answer of ``/readyz``, ready or with a reason, once no model is being opened.
 
         Raises ``AssertionError`` with the container's log after ``within`` seconds.

@@ -90,7 +90,7 @@ class Running:
     port: int
 
     def fetch(self, path: str, body: bytes | None = None) -> bytes:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", body, timeout=120) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", body, timeout=30) as answer:
             return bytes(answer.read())
 
     def get(self, path: str) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class Running:
         return dict(json.loads(self.fetch(path, json.dumps(body).encode())))
 
     def line(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), timeout=120)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=20)
 
     def log(self, code: int | None = None) -> str:
         """Ask the process to end, with ``code`` if that is known; return what it wrote."""
@@ -150,7 +150,7 @@ def service(models: Path, data: Path, env: Mapping[str, str] = MappingProxyType(
     ) as process:
         running = Running(process, port)
         try:
-            deadline = time.monotonic() + 120
+            deadline = time.monotonic() + 30
             while True:
                 try:
                     running.post("/embed", {"texts": "east"})

@@ -137,7 +137,7 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def sleeping(image: str, *flags: str) -> Iterator[Host]:
     """Run a container without a network, which sleeps, inside the block."""
     label = "--label=io.ortpacks=run"
-    container = docker("run", "--detach", "--rm", label, "--network=none", *flags, image, "sleep", "600")
+    container = docker("run", "--detach", "--rm", label, "--network=none", *flags, image, "sleep", "3600")
     try:
         yield testinfra.get_host(f"docker://{container}")
     finally:

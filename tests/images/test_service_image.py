@@ -59,6 +59,7 @@ def _time_to_ready(start: Start, image: str) -> tuple[float, Served]:
     return (time.monotonic() - began) / importing - 1, served
 
 
+@pytest.mark.thorough
 @only_cpu
 def test_it_answers_within_its_budgets(start: Start, image: str, project: Project) -> None:
     """The fastest of three starts counts, because Docker does other tests' work too."""
@@ -81,6 +82,7 @@ def test_it_answers_within_its_budgets(start: Start, image: str, project: Projec
 CLIENTS = 200
 
 
+@pytest.mark.thorough
 @only_cpu
 def test_200_clients_at_once_are_all_answered_in_512_mib(start: Start) -> None:
     """The test takes 8 seconds; ``ORTPACKS_TEST_SECONDS=60`` sets another time."""
@@ -125,6 +127,7 @@ def uploaded_at_once(served: Served, body: bytes, headers: dict[str, str], times
         return set(clients.map(upload, range(times)))
 
 
+@pytest.mark.thorough
 @only_cpu
 def test_many_large_bodies_at_once_leave_it_alive_in_512_mib(start: Start) -> None:
     """The model takes other inputs, which is found after a body was read: 400."""

@@ -63,6 +63,11 @@ class Run:
             end_session(run._process.pid)
             run.wait()
 
+    @property
+    def process(self) -> int:
+        """The id of the command's process."""
+        return self._process.pid
+
     def until(self, pattern: str, *, timeout: float = 1500) -> None:
         """Wait for a line in which ``pattern`` is found. Raises ``AssertionError`` if none comes."""
         with self._news:
@@ -165,7 +170,8 @@ def litter(dist: Path) -> list[str]:
     return sorted(str(path.relative_to(dist)) for path in left)
 
 
-def orphaned_containers() -> list[str]:
-    """Return the owners of ortpacks' containers whose build process has ended."""
+def orphaned_containers() -> set[int]:
+    """Return the ids of ended build processes that left a container of ortpacks."""
     owners = docker("ps", "--all", "--filter=label=io.ortpacks", '--format={{.Label "io.ortpacks.owner"}}')
-    return [owner for owner in owners.split() if not Path("/proc", owner.rpartition(":")[2]).exists()]
+    ids = {int(owner.rpartition(":")[2]) for owner in owners.split()}
+    return {process for process in ids if not Path("/proc", str(process)).exists()}

@@ -138,6 +138,7 @@ def test_kernels_and_symbols_are_those_that_nvcc_makes(toolchain: Toolchain, of_
     assert kinds[0] == kinds[1]
 
 
+@pytest.mark.thorough
 def test_an_architecture_whose_kernels_have_other_names_than_the_host_s_is_found(
     toolchain: Toolchain, of_cub: Objects
 ) -> None:
@@ -154,6 +155,7 @@ def test_an_architecture_whose_kernels_have_other_names_than_the_host_s_is_found
     assert any("_520_NS" in name for name in lost), "others have a module id in their names"
 
 
+@pytest.mark.thorough
 def test_one_ptx_serves_the_architectures_with_the_same_text(toolchain: Toolchain) -> None:
     """nvcc, which makes PTX for each architecture, makes the same instructions of a text that is the same."""
     ampere = ("80:80", "86:86", "89:89", "90:90")
@@ -174,6 +176,7 @@ def test_one_ptx_serves_the_architectures_with_the_same_text(toolchain: Toolchai
         assert [name for name in made if name.startswith("compute_") and name.endswith(".ii")] == made_for
 
 
+@pytest.mark.thorough
 def test_the_ptx_for_8_0_is_made_once_for_sets_without_it(toolchain: Toolchain) -> None:
     toolchain.compile(MODERN)
     toolchain.made()
@@ -183,6 +186,7 @@ def test_the_ptx_for_8_0_is_made_once_for_sets_without_it(toolchain: Toolchain) 
     assert toolchain.made() == ["compute_80.ii", "compute_80/ptx", "unit.cu", "unit.cu"]
 
 
+@pytest.mark.thorough
 def test_text_that_8_0_cannot_have_is_compiled_for_8_9_alone(toolchain: Toolchain) -> None:
     needs = "#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890\n#error needs 8.9\n#endif\n"
     (toolchain.folder / "unit.cu").write_text(f"{SOURCE}{needs}")
@@ -192,6 +196,7 @@ def test_text_that_8_0_cannot_have_is_compiled_for_8_9_alone(toolchain: Toolchai
     assert toolchain.sh("nvcc -arch=sm_80 -x cu -c unit.cu -o unit.o").returncode != 0
 
 
+@pytest.mark.thorough
 def test_ptx_that_goes_into_the_object_is_of_its_own_architecture(toolchain: Toolchain) -> None:
     ptx = "--generate-code=arch=compute_86,code=[compute_86]"
     toolchain.compile(("80:80", "86:86"), ptx)
@@ -200,6 +205,7 @@ def test_ptx_that_goes_into_the_object_is_of_its_own_architecture(toolchain: Too
     assert toolchain.device_code().keys() == {"80", "86"}
 
 
+@pytest.mark.thorough
 def test_two_builds_that_come_to_a_piece_together_make_it_once(toolchain: Toolchain) -> None:
     """The builds have a tree each, and the unit the same name in both."""
     trees = "mkdir pool one two; for tree in one two; do ln -s ../unit.cu ../scale.h $tree; done"
@@ -209,6 +215,7 @@ def test_two_builds_that_come_to_a_piece_together_make_it_once(toolchain: Toolch
     assert toolchain.made() == ["compute_70.ii", "compute_70/ptx", "host.ii", "unit.cu", "unit.cu"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("jobs", "blocks", "at_once"), [(4, 100, 3), (2, 100, 2), (1, 100, 1), (4, 15, 1)])
 def test_pieces_of_a_unit_are_made_side_by_side_on_further_slots(
     toolchain: Toolchain, jobs: int, blocks: int, at_once: int
@@ -226,6 +233,7 @@ def test_pieces_of_a_unit_are_made_side_by_side_on_further_slots(
     assert together == alone
 
 
+@pytest.mark.thorough
 def test_relocatable_code_is_linked_to_the_kernels_of_nvcc_and_has_pieces_of_its_own(
     toolchain: Toolchain,
 ) -> None:
@@ -255,6 +263,7 @@ def test_relocatable_code_is_linked_to_the_kernels_of_nvcc_and_has_pieces_of_its
     assert toolchain.made() == ["compute_52.ii", "compute_52/ptx", "host.ii", "unit.cu", "unit.cu"]
 
 
+@pytest.mark.thorough
 def test_a_macro_is_part_of_the_keys_of_the_pieces_whose_text_it_changes(toolchain: Toolchain) -> None:
     """ORT's CMake defines EXCLUDE_SM_90 and the like from 1.23 on, depending on the set."""
     guarded = "#ifndef EXCLUDE_SM_90\n__global__ void hopper(int* data) { data[0] = 90; }\n#endif\n"
@@ -270,12 +279,14 @@ def test_a_macro_is_part_of_the_keys_of_the_pieces_whose_text_it_changes(toolcha
     assert toolchain.made() == ["unit.cu", "unit.cu"], "the texts, which are the same as before"
 
 
+@pytest.mark.thorough
 def test_what_nvcc_warns_of_is_shown_and_is_no_step(toolchain: Toolchain) -> None:
     done = toolchain.sh(f"nvcc -std=c++14 {VOLTA} unit.cu -o unit.o")
     assert done.returncode == 0, done.stderr
     assert "incompatible redefinition for option 'std'" in done.stderr
 
 
+@pytest.mark.thorough
 def test_an_architecture_is_the_same_in_each_set(toolchain: Toolchain) -> None:
     toolchain.compile(LEGACY)
     in_legacy = toolchain.device_code()["52"]
@@ -284,6 +295,7 @@ def test_an_architecture_is_the_same_in_each_set(toolchain: Toolchain) -> None:
     assert toolchain.device_code()["52"] == in_legacy
 
 
+@pytest.mark.thorough
 def test_the_hosts_piece_is_compiled_once_for_all_sets(toolchain: Toolchain) -> None:
     toolchain.compile(LEGACY)
     assert toolchain.made() == sorted(
@@ -303,6 +315,7 @@ def test_the_hosts_piece_is_compiled_once_for_all_sets(toolchain: Toolchain) -> 
     assert made.count("compute_80/ptx") == 2
 
 
+@pytest.mark.thorough
 def test_a_set_of_what_was_compiled_takes_nothing_but_packing(toolchain: Toolchain) -> None:
     toolchain.compile(LEGACY)
     toolchain.compile(MODERN)
@@ -312,6 +325,7 @@ def test_a_set_of_what_was_compiled_takes_nothing_but_packing(toolchain: Toolcha
     assert toolchain.device_code().keys() == {"52", "70", "86"}
 
 
+@pytest.mark.thorough
 def test_what_other_machines_made_is_found_in_a_folder(toolchain: Toolchain) -> None:
     """Each machine has its own ccache. The last one's object must equal that of a single machine."""
     codes = ("50:50", "50:52", "80:80", "86:86")
@@ -327,6 +341,7 @@ def test_what_other_machines_made_is_found_in_a_folder(toolchain: Toolchain) -> 
     assert (toolchain.folder / "unit.o").read_bytes() == alone
 
 
+@pytest.mark.thorough
 def test_an_architecture_with_a_suffix_is_made_ahead_under_its_name(toolchain: Toolchain) -> None:
     """ONNX Runtime compiles 90a where a variant has 90 (``VariantBuild.compile``)."""
     codes = "80:80", "90a:90a"
@@ -339,6 +354,7 @@ def test_an_architecture_with_a_suffix_is_made_ahead_under_its_name(toolchain: T
     assert toolchain.device_code().keys() == {"80", "90a"}
 
 
+@pytest.mark.thorough
 def test_a_newer_ptxas_makes_native_code_in_the_place_of_ptx(toolchain: Toolchain) -> None:
     options = "-Xfatbin=--raw -Xfatbin=--assemble=100:120 -Xfatbin=-compress-all"
     for text, ptx_of in ((SOURCE, ["90"]), (WITH_CUB, ["90"]), (f"{SOURCE}{TILED}", ["120", "90"])):
@@ -351,6 +367,7 @@ def test_a_newer_ptxas_makes_native_code_in_the_place_of_ptx(toolchain: Toolchai
     assert toolchain.sh("nvcc -Xfatbin=--raw -Xfatbin=--assemble=100 --version").returncode == 0
 
 
+@pytest.mark.thorough
 def test_a_newer_architecture_has_what_the_source_says_of_it(toolchain: Toolchain) -> None:
     """ORT 1.25's XQA sizes its shared memory by architecture (xqa/utils.cuh line 54)."""
     toolchain.new_unit(TILED)
@@ -360,6 +377,7 @@ def test_a_newer_architecture_has_what_the_source_says_of_it(toolchain: Toolchai
     assert sorted(int(size, 16) & ~0x7FF for size in sizes) == [4 * 1024, 4 * 4096, 4 * 4096]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "more", ['asm("no_such_instruction;");', "no_such_function();", "\n#error too new\n"]
 )
@@ -375,6 +393,7 @@ def test_what_a_newer_architecture_asks_for_in_vain_is_told_with_the_compiler(
     assert toolchain.sh(f"{nvcc} -Xfatbin=--assemble=100").returncode == 0
 
 
+@pytest.mark.thorough
 def test_cuda_13_from_wheels_compiles_turing_and_blackwell(dist: Path, tmp_path: Path) -> None:
     """Kernels are those that its own nvcc makes, each registered by the host."""
     kernels_ = []
@@ -391,6 +410,7 @@ def test_cuda_13_from_wheels_compiles_turing_and_blackwell(dist: Path, tmp_path:
     assert {*kernels_[0]} == {"sm_100 sm_120 sm_75"}
 
 
+@pytest.mark.thorough
 def test_a_header_that_changes_compiles_what_reads_it(toolchain: Toolchain) -> None:
     toolchain.compile(LEGACY)
     before = toolchain.device_code()["70"]
@@ -402,6 +422,7 @@ def test_a_header_that_changes_compiles_what_reads_it(toolchain: Toolchain) -> N
     assert sum(before[name] != after[name] for name in before) == 2, "the template's two"
 
 
+@pytest.mark.thorough
 def test_units_of_one_name_are_linked_together(toolchain: Toolchain) -> None:
     """Kernels in anonymous namespaces get different mangled names, from the object's path."""
     done = toolchain.sh(TWO_UNITS)

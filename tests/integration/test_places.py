@@ -40,6 +40,7 @@ def built(project: Path, *flags: str, without: str = "--mount") -> dict[str, str
     return {path.name: one["sha256"] for path, one in found.items()}
 
 
+@pytest.mark.thorough
 def test_the_same_bytes_come_out_without_a_network(project: Path) -> None:
     first = built(project)
     assert {name.partition(".tar")[2] for name in first} == {".zst", ".gz"}

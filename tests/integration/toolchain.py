@@ -112,7 +112,7 @@ def running(dist: Path, folder: Path, cuda: str | None = None) -> Iterator[Toolc
     farm = f"{ROOT}/builder/farm:/ortpacks/builder/farm:ro"
     volumes = [f"--volume={mount}" for mount in (f"{folder}:/unit", farm, f"{ptxas}:/ptxas-newer:ro")]
     flags = ("--detach", "--rm", "--network=none", "--init", f"--name={name}", *volumes)
-    docker("run", *flags, image, "sleep", "900")
+    docker("run", *flags, image, "sleep", "3600")
     try:
         made = Toolchain(name, folder)
         done = made.sh(INSTALL)

@@ -201,7 +201,10 @@ def test_an_honest_index_is_served(machine: Machine, release: str) -> None:
     assert machine.run("install", "--index", release) == 0, machine.err
 
 
-@pytest.mark.parametrize("place", [WHEEL_PAGE, WHEEL_FILE], ids=["page", "wheel"])
+@pytest.mark.parametrize(
+    "place",
+    [pytest.param(WHEEL_PAGE, id="page"), pytest.param(WHEEL_FILE, id="wheel", marks=pytest.mark.thorough)],
+)
 @pytest.mark.parametrize("kind", [*FLOODS, *OTHERS])
 def test_the_endless_is_left(machine: Machine, index: Server, release: str, kind: str, place: str) -> None:
     index.always[place] = {**FLOODS, **OTHERS}[kind]

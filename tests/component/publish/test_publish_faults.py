@@ -115,11 +115,15 @@ def outlive(desk: Desk, case: HostFault) -> None:
     assert (newest.tag, EDITED in {newest.title, newest.body}) == (TAG, False)
 
 
-@pytest.mark.parametrize("case", FAULTS, ids=str)
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, marks=[pytest.mark.thorough] * bool(case.skip), id=str(case)) for case in FAULTS],
+)
 def test_a_release_is_whole_or_hidden_and_the_next_run_completes_it(desk: Desk, case: HostFault) -> None:
     outlive(desk, case)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("kind", "number"), [*(("cut", n) for n in range(CUTS)), *(("cut-starter", n) for n in range(CUTS // 2))]
 )

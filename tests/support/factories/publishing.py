@@ -29,6 +29,9 @@ TAG = "gpu-libs-v1.23.2"
 COMMIT = "a" * 40
 """Commit of a tag that exists before its release."""
 
+_TEMPLATES = FileSystemLoader(ROOT / "templates")
+"""One for all desks: templates are compiled once for each loader."""
+
 ATTEMPTS = 4
 """Number of attempts of each request: so many faults in a row end a run."""
 
@@ -79,9 +82,7 @@ class Desk:
 def ports(
     host: ReleaseHost, reporter: FakeReporter, verify: Callable[[Path], None] = lambda path: None
 ) -> PublishPorts:
-    return PublishPorts(
-        host=host, reporter=reporter, verify=verify, loader=FileSystemLoader(ROOT / "templates")
-    )
+    return PublishPorts(host=host, reporter=reporter, verify=verify, loader=_TEMPLATES)
 
 
 def github(api: str, token: str, time: FakeTime, reporter: FakeReporter) -> GitHub:

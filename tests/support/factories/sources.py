@@ -39,7 +39,7 @@ def lay_source(folder: Path, version: str = "1.29.0", names: tuple[str, ...] = t
         **ort_source.FILES,
         "VERSION_NUMBER": f"{version}\n",
         "cmake/deps.txt": f"#Name;Url;SHA1\n{rows}",
-        "cmake/CMakeLists.txt": f"{ort_source.CMAKE}{uses}",
+        "cmake/CMakeLists.txt": ort_source.FILES["cmake/CMakeLists.txt"] + uses,
         "onnxruntime/core/a.cc": "int a;\n",
         ".gitignore": "build/\n",
     }

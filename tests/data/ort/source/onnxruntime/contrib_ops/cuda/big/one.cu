@@ -1,0 +1,2 @@
+#if __CUDA_ARCH__ >= 530
+#endif

@@ -1,0 +1,4 @@
+// A unit.
+#if WITH_FAST
+__global__ void kernel() {}
+#endif

@@ -1,0 +1,1 @@
+#include "contrib_ops/cuda/moe/experts_template.h"

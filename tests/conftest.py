@@ -4,8 +4,6 @@ A tier is a flag; tests of a tier that was not asked for are reported as skipped
 process and open no socket.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import signal
@@ -23,7 +21,6 @@ from xdist.scheduler import LoadFileScheduling
 from builder.config.inputs import ort_wheel
 from builder.config.load import load_project
 from builder.config.variants import Project
-from builder.errors import BuilderError
 from builder.io.wiring import Wiring
 from tests.support import ROOT, messages
 from tests.support.fakes.verbs import build
@@ -148,7 +145,7 @@ def refused(told: messages.Told) -> messages.Refused:
     """Return a context whose code raises an error of exactly this class, with the text of the catalogue."""
 
     @contextmanager
-    def context(kind: type[BuilderError]) -> Iterator[pytest.ExceptionInfo[BuilderError]]:
+    def context(kind: type[messages.Kind]) -> Iterator[pytest.ExceptionInfo[messages.Kind]]:
         with pytest.raises(kind) as caught:
             yield caught
         assert caught.type is kind

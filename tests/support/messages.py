@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import pytest
 
-from builder.errors import BuilderError
 from tests.support import ROOT
 
 PAGES = ROOT / "tests/golden/messages"
@@ -26,8 +26,14 @@ _HEAD = """\
 Told = Callable[[object], None]
 """The fixture ``told``: it compares a text with the catalogue."""
 
-Refused = Callable[[type[BuilderError]], AbstractContextManager[pytest.ExceptionInfo[BuilderError]]]
-"""The fixture ``refused``: code in its context raises this error, which goes to the catalogue."""
+Kind = TypeVar("Kind", bound=Exception)
+
+
+class Refused(Protocol):
+    """The fixture ``refused``: code in its context raises this error, which goes to the catalogue."""
+
+    def __call__(self, kind: type[Kind], /) -> AbstractContextManager[pytest.ExceptionInfo[Kind]]: ...
+
 
 Entries = dict[tuple[str, str], list[str]]
 """The messages by names of module and test, with its parameters, in the order of the test."""

@@ -16,33 +16,14 @@ from builder.prove.sample_models import silero_inputs
 from builder.prove.selftest import stock_outputs
 from tests.support import ROOT
 from tests.support.fakes.verbs import invoke
+from tests.support.tables import data_text
 
 FAILED_CHECK, DAMAGED = 6, 7
 """Exit codes."""
 
-MINIMAL = {
-    "libcudart.so.12",
-    "libonnxruntime.so.1",
-    "libonnxruntime_providers_cuda.so",
-    "libonnxruntime_providers_shared.so",
-}
+MINIMAL = {*data_text("libraries/minimal.txt").split()}
 """Libraries of a minimal package: its provider needs cudart alone of CUDA's libraries."""
-LIBRARIES = MINIMAL | {
-    "libcublas.so.12",
-    "libcublasLt.so.12",
-    "libcudnn.so.9",
-    "libcudnn_adv.so.9",
-    "libcudnn_cnn.so.9",
-    "libcudnn_engines_precompiled.so.9",
-    "libcudnn_engines_runtime_compiled.so.9",
-    "libcudnn_graph.so.9",
-    "libcudnn_heuristic.so.9",
-    "libcudnn_ops.so.9",
-    "libcufft.so.11",
-    "libcurand.so.10",
-    "libnvrtc-builtins.so.12.9",
-    "libnvrtc.so.12",
-}
+LIBRARIES = {*data_text("libraries/full.txt").split()}
 """Libraries of a full package: three of ONNX Runtime, seven of CUDA, eight of cuDNN."""
 _TAR = ("tar", "--use-compress-program=zstd --long=27")
 

@@ -4,19 +4,11 @@
 anywhere. .NET ends a line at CR, LF or both; Python's ``splitlines`` also at further characters.
 """
 
-NAMES = (
-    "::error file=x::y",
-    "::stop-commands::mine",
-    "  ::set-output name=a::b",
-    "##[error]y",
-    "a\n::error file=x::y",
-    "a\r::error file=x::y",
-    "a\x1b[2J\n\x1b[1A::error file=x::y",
-    "a\u2028::error file=x::y",
-    "a\x85##[add-mask]y",
-    f"{'a' * 60} ::error file=x::y {'b' * 60} ::error file=x::y",
-    f"{'a' * 97}::error file=x::y{'b' * 90}::error",
-)
+import json
+
+from tests.support.tables import data_text
+
+NAMES: list[str] = json.loads(data_text("programs/names.json"))
 """Names of files that somebody else chose."""
 
 

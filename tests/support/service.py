@@ -27,6 +27,7 @@ from tokenizers.pre_tokenizers import Whitespace
 from tests.support import ROOT
 from tests.support.containers import free_port
 from tests.support.factories.onnx_models import write_model
+from tests.support.tables import data_text
 
 WORDS = {"[PAD]": 0, "[UNK]": 1, "east": 2, "north": 3}
 
@@ -50,28 +51,12 @@ def write_embedder(
 
 def write_slow(folder: Path) -> None:
     """Write a model that counts to ``n`` one by one and returns ``count``."""
-    write_model(
-        folder / "model.onnx",
-        """slow (int64 n) => (int64 count) <bool yes = {1}, int64 zero = {0}, int64 one = {1}> {
-            count = Loop (n, yes, zero) <
-                body = body (int64 i, bool more, int64 sum) => (bool more_out, int64 sum_out) {
-                    more_out = Identity (more)
-                    sum_out = Add (sum, one)
-                }
-            >
-        }""",
-    )
+    write_model(folder / "model.onnx", data_text("service/slow.onnxtxt"))
 
 
 def write_same(folder: Path) -> None:
     """Write a model that returns texts and halves as they are."""
-    write_model(
-        folder / "model.onnx",
-        """same (string[n] text, float16[n] half) => (string[n] text_out, float16[n] half_out) {
-            text_out = Identity (text)
-            half_out = Identity (half)
-        }""",
-    )
+    write_model(folder / "model.onnx", data_text("service/same.onnxtxt"))
 
 
 def wav(rate: int = 16000, channels: int = 1, width: int = 2, frames: bytes = bytes(3200)) -> bytes:

@@ -1,8 +1,13 @@
-"""Reader of the tables below ``tests/data``, most of them copied from somebody else's documents."""
+"""Readers of the texts and tables below ``tests/data``, most of them copied from others' documents."""
 
 import re
 
 from tests.support import ROOT
+
+
+def data_text(name: str) -> str:
+    """Return the text of ``tests/data/NAME``."""
+    return (ROOT / "tests/data" / name).read_text(encoding="utf-8")
 
 
 def table(name: str) -> list[list[str]]:
@@ -10,6 +15,5 @@ def table(name: str) -> list[list[str]]:
 
     Two blanks or more stand between cells, and ``#`` begins a comment.
     """
-    lines = (ROOT / "tests/data" / name).read_text(encoding="utf-8").splitlines()
-    rows = [re.sub(r"(^|  +)#.*", "", line).strip() for line in lines]
+    rows = [re.sub(r"(^|  +)#.*", "", line).strip() for line in data_text(name).splitlines()]
     return [["" if cell == "-" else cell for cell in re.split(r"  +", row)] for row in rows if row]

@@ -1,7 +1,5 @@
 """Tests of the texts that errors form from their fields, and of errors made from the system's refusals."""
 
-from __future__ import annotations
-
 import errno
 import os
 

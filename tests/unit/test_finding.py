@@ -1,7 +1,5 @@
 """Tests of the catalogue of codes, of the wording of findings, and that errors alone stop the pipeline."""
 
-from __future__ import annotations
-
 import inspect
 import re
 

@@ -3,8 +3,6 @@
 The tests read the string literals of ``builder/`` and ``tasks.py``, the script ``run``, templates and pages.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence

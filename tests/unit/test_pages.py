@@ -1,8 +1,6 @@
 """Tests of README and docs: generated parts are up to date, links lead to pages, and the first
 screen is short."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

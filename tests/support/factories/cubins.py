@@ -7,40 +7,13 @@ import struct
 from collections.abc import Iterable, Mapping
 
 from tests.support.factories.binaries import PTX, SASS, A, F, container, image_of
+from tests.support.tables import table
 
-STUBS = {
-    50: """
-        001fbc00fde007f6 4c98078000870001 50b0000000070f00 50b0000000070f00
-        001ffc00ffe007ed 50b0000000070f00 e30000000007000f e2400fffff87000f
-    """,
-    70: """
-        00000a0000017a02 000fc60000000f00 000000fffffff389 000fe200000e00ff
-        000000000000794d 000fea0003800000 fffffff000007947 000fc0000383ffff
-    """,
-    80: """
-        00000a0000017a02 000fc60000000f00 000000000000794d 000fea0003800000
-        fffffff000007947 000fc0000383ffff 0000000000007918 000fc00000000000
-    """,
-    100: """
-        0000df00ff017b82 000fe20000000800 000000000000794d 000fea0003800000
-        fffffffc00fc7947 000fc0000383ffff 0000000000007918 000fc00000000000
-    """,
-}
-"""Machine code that ptxas 12.9 makes of ``__global__ void stub() {}``, by the first architecture that has it.
-
-Instructions: a load of R1, EXIT, a branch to itself, NOPs.
-"""
-
-TRAPS = {
-    50: """
-        001ffc00ffa007f6 4c98078000870001 e3a00000001000c0 e2400fffff87000f
-    """,
-    80: """
-        00000a0000017a02 000fc60000000f00 000000040000795c 000fea0000300000
-        fffffff000007947 000fc0000383ffff 0000000000007918 000fc00000000000
-    """,
-}
-"""Machine code that ptxas 12.9 makes of ``__global__ void trapped() { __trap(); }``, as in ``STUBS``."""
+STUBS, TRAPS = (
+    {int(arch): code for kind, arch, code in table("cuda/machine-code.txt") if kind == kernel}
+    for kernel in ("stub", "trap")
+)
+"""Machine code of an empty kernel and of a trapping one, by the first architecture that has it."""
 
 
 def stub(arch: int) -> bytes:

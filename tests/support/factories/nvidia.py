@@ -21,6 +21,7 @@ from builder.config.inputs import Input, Lock, Pin
 from builder.contents.cuobjdump import Listing
 from builder.io.wiring import Wiring
 from tests.support import ROOT
+from tests.support.tables import data_text
 
 Made = TypeVar("Made")
 
@@ -32,22 +33,9 @@ ARCHES = (
 )
 """Architectures of NVRTC 12.9. Source: its documentation, "Supported Compile Options", ``-arch``."""
 
-SMALL = """
-extern "C" __global__ void scale(float *a, float b, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) a[i] *= b;
-}
-"""
+SMALL = data_text("cuda/small.cu")
 
-BIG = """
-extern "C" __global__ void blend(float *a, const float *b, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    float sum = 0;
-    #pragma unroll 32
-    for (int j = 0; j < 32; j++) sum += a[i * j] * b[i + j];
-    if (i < n) a[i] = sum;
-}
-"""
+BIG = data_text("cuda/big.cu")
 
 NO_KERNEL = "__device__ int unused(int a) { return a + 1; }"
 

@@ -19,24 +19,13 @@ from tests.support.factories import releases
 from tests.support.factories.archiving import accept, archive, content
 from tests.support.factories.binaries import elf, sass
 from tests.support.fakes.ports import FakeReporter, FakeStore
+from tests.support.tables import data_text
 
 PYTHONS = ("cp312-cp312", "cp313-cp313t")
 
 PLATFORM = "manylinux_2_27_x86_64.manylinux_2_28_x86_64"
 
-METADATA = """\
-Metadata-Version: 2.1
-Name: {name}
-Version: 1.23.2
-Classifier: License :: OSI Approved :: MIT License
-Classifier: Operating System :: POSIX :: Linux
-Classifier: Operating System :: MacOS
-Requires-Python: >=3.10
-Requires-Dist: numpy>=1.21.6
-Requires-Dist: nvidia-cufft-cu12~=11.0; extra == "cuda"
-
-ONNX Runtime
-"""
+METADATA = data_text("formats/wheel-metadata.txt")
 
 CAPI = "onnxruntime/capi/"
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,46 +20,14 @@ from builder.facts.ort.source import Dependency, SourceFacts
 from builder.finding import Finding
 from builder.formats.package_names import Host, Profile
 from tests.doubles.wheels import record_row
-from tests.support import ROOT
 from tests.support.factories.libraries import coverage as library_coverage
+from tests.support.tables import data_text
 
 PROVIDER = "lib/libonnxruntime_providers_cuda.so"
 
 ORT = "onnxruntime-gpu==1.21.0"
 
-WHEELS = {
-    "nvidia-cuda-runtime-cu12==12.9.79": ("nvidia/cuda_runtime/lib/libcudart.so.12", "licenses/License.txt"),
-    "nvidia-cublas-cu12==12.9.1.4": (
-        "nvidia/cublas/lib/libcublas.so.12",
-        "nvidia/cublas/lib/libcublasLt.so.12",
-        "nvidia/cublas/lib/libnvblas.so.12",
-    ),
-    "nvidia-cufft-cu12==11.4.1.4": ("nvidia/cufft/lib/libcufft.so.11",),
-    "nvidia-curand-cu12==10.3.10.19": ("nvidia/curand/lib/libcurand.so.10",),
-    "nvidia-cuda-nvrtc-cu12==12.9.86": (
-        "nvidia/cuda_nvrtc/lib/libnvrtc.so.12",
-        "nvidia/cuda_nvrtc/lib/libnvrtc-builtins.so.12.9",
-    ),
-    "nvidia-cudnn-cu12==9.10.2.21": (
-        "nvidia/cudnn/lib/libcudnn.so.9",
-        "nvidia/cudnn/lib/libcudnn_adv.so.9",
-        "nvidia/cudnn/lib/libcudnn_cnn.so.9",
-        "nvidia/cudnn/lib/libcudnn_engines_precompiled.so.9",
-        "nvidia/cudnn/lib/libcudnn_engines_runtime_compiled.so.9",
-        "nvidia/cudnn/lib/libcudnn_graph.so.9",
-        "nvidia/cudnn/lib/libcudnn_heuristic.so.9",
-        "nvidia/cudnn/lib/libcudnn_ops.so.9",
-        "License.txt",
-    ),
-    ORT: (
-        "onnxruntime/LICENSE",
-        "onnxruntime/ThirdPartyNotices.txt",
-        "onnxruntime/capi/libonnxruntime.so.1.21.0",
-        "onnxruntime/capi/libonnxruntime_providers_cuda.so",
-        "onnxruntime/capi/libonnxruntime_providers_shared.so",
-        "onnxruntime/capi/libonnxruntime_providers_tensorrt.so",
-    ),
-}
+WHEELS: Mapping[str, Sequence[str]] = json.loads(data_text("formats/wheels-for-cuda.json"))
 """Files of each wheel, copied from the lists of the real wheels; licence texts lie in ``dist-info``."""
 
 
@@ -92,9 +61,7 @@ def lay_wheel(root: Path, info: str, files: Mapping[str, bytes]) -> None:
     (root / info / "RECORD").write_text("\n".join([*rows, f"{info}/RECORD,,"]) + "\n")
 
 
-_TEXT = (ROOT / "tests/data/config/packaged.yaml").read_text(encoding="utf-8")
-
-PROJECT = replace(load_project(_TEXT, "packaged.yaml"), variants={})
+PROJECT = replace(load_project(data_text("config/packaged.yaml"), "packaged.yaml"), variants={})
 
 LIMITS = PROJECT.check
 

@@ -19,6 +19,7 @@ from builder.config.inputs import REDIST, Input, InputKind, Lock, Pin
 from builder.config.variants import UnpackedToolkit
 from builder.io.store import FileStore
 from builder.io.wiring import Wiring
+from tests.support.tables import data_text
 
 RELEASE, NVCC = "12.4.1", "12.4.131"
 """The toolkit and its nvcc."""
@@ -45,28 +46,9 @@ _GIT = (
 
 _WHEN = "2025-03-08T00:00:00Z"
 
-_PROFILE = """\
-TOP              = $(_HERE_)/..
+_PROFILE = data_text("redist/nvcc.profile")
 
-NVVMIR_LIBRARY_DIR = $(TOP)/nvvm/libdevice
-
-LD_LIBRARY_PATH += $(TOP)/lib:
-PATH            += $(TOP)/nvvm/bin:$(_HERE_):
-
-INCLUDES        +=  "-I$(TOP)/include" $(_SPACE_)
-
-LIBRARIES        =+ $(_SPACE_) "-L$(TOP)/lib$(_TARGET_SIZE_)/stubs" "-L$(TOP)/lib$(_TARGET_SIZE_)"
-
-CUDAFE_FLAGS    +=
-PTXAS_FLAGS     +=
-"""
-
-_HEADERS = """\
-cmake_minimum_required(VERSION 3.20)
-project({name} LANGUAGES CXX)
-add_library({name} INTERFACE)
-{alias}target_include_directories({name} INTERFACE ${{CMAKE_CURRENT_SOURCE_DIR}}/include)
-"""
+_HEADERS = data_text("redist/headers.txt")
 
 
 class Maker:

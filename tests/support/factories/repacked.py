@@ -4,24 +4,16 @@ Headers are written by hand from Microsoft's "PE Format" and Apple's ``mach-o/lo
 are those of ``unzip -l`` for the real wheels of ONNX Runtime 1.21 and 1.23.
 """
 
+import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.support.factories.binaries import elf
 from tests.support.factories.packages import lay_wheel
+from tests.support.tables import data_text
 
-WHEELS: Mapping[str, tuple[str, ...]] = {
-    "onnxruntime==1.21.0": ("libonnxruntime.so.1.21.0", "libonnxruntime_providers_shared.so"),
-    "onnxruntime==1.21.0@linux-arm64": ("libonnxruntime.so.1.21.0", "libonnxruntime_providers_shared.so"),
-    "onnxruntime-directml==1.23.0@win-x64": (
-        "DirectML.dll",
-        "onnxruntime.dll",
-        "onnxruntime_providers_shared.dll",
-        "onnxruntime_pybind11_state.pyd",
-    ),
-    "onnxruntime==1.23.2@macos-arm64": ("libonnxruntime.1.23.2.dylib", "onnxruntime_pybind11_state.so"),
-}
+WHEELS: Mapping[str, Sequence[str]] = json.loads(data_text("formats/wheels-without-cuda.json"))
 """Names of the files in ``onnxruntime/capi`` by the wheel's spec."""
 
 COREML = b"/System/Library/Frameworks/CoreML.framework/Versions/A/CoreML\0"

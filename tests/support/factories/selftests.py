@@ -5,6 +5,7 @@ from pathlib import Path
 
 from builder.io.docker.engine import DockerEngine
 from builder.prove.selftest import SelftestBench, SelftestTrial, Tensor
+from tests.support.tables import data_text
 
 NO_DRIVER = (
     "cuda_call.cc:129 ... CUDA failure 35: CUDA driver version is insufficient for CUDA runtime version"
@@ -17,14 +18,7 @@ TRIALS = (
 
 OUTPUTS = {"output": [0.5], "stateN": [0.25, -0.75]}
 
-LISTING = """\
-ldd /opt/p/lib/libonnxruntime.so.1
-\tlinux-vdso.so.1 (0x00007fba3f87c000)
-\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007fba06c1e000)
-\t/lib64/ld-linux-x86-64.so.2 (0x00007fba3f87e000)
-ldd /opt/p/lib/libonnxruntime_providers_shared.so
-\tstatically linked
-"""
+LISTING = data_text("rules/ldd-of-a-package.txt")
 """Output of glibc 2.36's ldd; the project's own bridge has no dependencies."""
 
 

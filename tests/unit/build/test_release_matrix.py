@@ -1,7 +1,5 @@
 """Tests of a release's jobs, which follow from variants.yaml."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

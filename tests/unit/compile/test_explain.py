@@ -3,8 +3,6 @@
 Each difference must have a reason; the catalogue has the differences.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Tests of render beyond the golden files: contexts, cache mounts and keys as inputs change."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Mapping

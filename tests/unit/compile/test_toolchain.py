@@ -6,8 +6,6 @@ family-specific features" (``a`` runs on its own capability alone, plain code on
 minor version on).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

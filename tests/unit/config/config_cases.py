@@ -11,6 +11,7 @@ import pytest
 from builder.config.load import load_project
 from builder.errors import ConfigError
 from tests.support import ROOT
+from tests.support.tables import data_text
 
 DATA = ROOT / "tests" / "data" / "config"
 
@@ -18,20 +19,7 @@ SAMPLE = (DATA / "sample.yaml").read_text(encoding="utf-8")
 
 ZEROS = "0" * 64
 
-LOCK_TEXT = f"""{{
-  "format": 1,
-  "inputs": {{
-    "image:nvidia/cuda:12.9.1-devel-ubuntu22.04": {{
-      "revision": null
-    }},
-    "wheel:cmake==3.31.6": {{
-      "filename": "cmake-3.31.6-py3-none-any.whl",
-      "sha256": "{ZEROS}",
-      "size": 27
-    }}
-  }}
-}}
-"""
+LOCK_TEXT = data_text("config/sample.lock")
 
 PATCHES = "patches: [b.patch, ours/a.patch]\n"
 """A key that both bases may have and the sample's bases lack."""

@@ -1,7 +1,5 @@
 """Tests of the repairs of ORT's source, each on a text of our own that has its symptom."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Mapping

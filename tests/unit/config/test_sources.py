@@ -1,7 +1,5 @@
 """Tests of bases' sources: what they are, what replaces their archives, and what is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pytest

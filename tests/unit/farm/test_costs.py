@@ -1,7 +1,5 @@
 """Tests of the costs of units: arithmetic by hand, and files that a kill or an accident damaged."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

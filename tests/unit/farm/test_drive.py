@@ -1,7 +1,5 @@
 """Tests of following a Ninja run: reading its output, and reporting to the user."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,28 +19,12 @@ from builder.farm.drive import (
 )
 from builder.farm.ninja import UnitCodes
 from builder.farm.status import CompileStatus, read
+from tests.support.tables import data_text
 
 END = " "
 """End of the line on which Ninja names a failed unit: a space."""
 
-TRANSCRIPT = f"""\
-[0/2] Re-checking globbed directories...
-[1/5] Building CXX object d/a.cc.o
-[2/5] Building CXX object d/b.cc.o
-FAILED: d/b.cc.o{END}
-g++ -c b.cc -o d/b.cc.o
-b.cc:1:6: error: expected initializer at end of input
-    1 | int b
-      |      ^
-[3/5] Building CUDA object d/c.cu.o
-FAILED: d/c.cu.o{END}
-/usr/local/cuda/bin/nvcc -x cu -c c.cu -o d/c.cu.o
-compiling
-c.cu(3): error: expected a ";"
-[4/5] Building CUDA object d/e.cu.o
-warning: not of a failed unit
-ninja: build stopped: cannot make progress due to previous errors.
-"""
+TRANSCRIPT = data_text("farm/transcript.txt")
 """Output of Ninja 1.11.1 with ``-k 0`` into a pipe."""
 
 COSTS = {"d/a.cc.o": 10.0, "d/b.cc.o": 10.0, "d/c.cu.o": 60.0, "d/e.cu.o": 20.0}

@@ -1,7 +1,5 @@
 """Tests of the times that Ninja should see: a new time for new bytes, and for no other reason."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

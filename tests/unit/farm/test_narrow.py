@@ -1,8 +1,6 @@
 """Tests of changing flags in a ``build.ninja`` of CMake 3.31 for CUDA: fewer codes for some
 units, shared PTX."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from builder.farm.ninja import UnitCodes, narrowed, part_of, read

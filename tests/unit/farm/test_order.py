@@ -1,54 +1,19 @@
 """Tests of ordering a ``build.ninja`` in CMake 3.31's form: the dearest unit is first, the rest
 is unchanged."""
 
-from __future__ import annotations
-
+import re
 from collections import Counter
 
 import pytest
 
 from builder.farm.ninja import costliest_first
+from tests.support.tables import data_text
 
-HEAD = """\
-# CMAKE generated file: DO NOT EDIT!
-ninja_required_version = 1.5
-include CMakeFiles/rules.ninja
+WHOLE = data_text("farm/order.ninja")
 
-"""
+HEAD, ORDER, A, B, LINK, REST = re.split(r"(?<=\n\n)", WHOLE)
 
-A = """\
-build CMakeFiles/p.dir/a.cc.o: CXX_COMPILER__p_unscanned_Release /src/a.cc || cmake_order_p
-  DEP_FILE = CMakeFiles/p.dir/a.cc.o.d
-  FLAGS = -O3 -DNDEBUG
-  OBJECT_DIR = CMakeFiles/p.dir
-
-"""
-
-B = """\
-build CMakeFiles/p.dir/b.cu.o: CUDA_COMPILER__p_unscanned_Release /src/b.cu | /src/extra || order
-  FLAGS = -O3 --generate-code=arch=compute_50,code=[sm_50]
-\tDEFINES = -DA="b c"
-
-"""
-
-C = """\
-build CMakeFiles/p.dir/c.c.o: C_COMPILER__p_unscanned_Release /src/c.c
-  FLAGS = -O3
-"""
-
-ORDER = "build cmake_order_p: phony || CMakeFiles/p.dir\n\n"
-
-LINK = """\
-build libp.so: CXX_SHARED_LIBRARY_LINKER__p_Release CMakeFiles/p.dir/a.cc.o CMakeFiles/p.dir/b.cu.o $
- CMakeFiles/p.dir/c.c.o | libq.a
-  LINK_FLAGS = -Wl,-rpath=$ORIGIN
-  SONAME = libp.so
-
-"""
-
-TAIL = "build all: phony libp.so\ndefault all\n"
-
-WHOLE = HEAD + ORDER + A + B + LINK + C + TAIL
+C, TAIL = re.split("(?=build all)", REST)
 
 COSTS = {"CMakeFiles/p.dir/a.cc.o": 4.0, "CMakeFiles/p.dir/b.cu.o": 761.0, "CMakeFiles/p.dir/c.c.o": 30.0}
 

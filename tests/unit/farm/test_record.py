@@ -1,7 +1,5 @@
 """Tests of the record of a compile; sums and memory peaks are computed by hand."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -9,6 +7,7 @@ import pytest
 
 from builder.contents.build_record import loads_compile
 from builder.farm.costs import Line, begin_run, cache_misses, peak_mib, read_runs, write_record
+from tests.support.tables import data_text
 
 GIB = 1 << 20
 """A gibibyte in KiB, the kernel's unit."""
@@ -35,25 +34,9 @@ def test_memory_that_units_held_at_once(log: list[Line], mebibytes: int) -> None
     assert peak_mib(log) == mebibytes
 
 
-UNITS = """\
-10000 40000 55000 1048576 0 a.cu.o
-12000 20500 8000 524288 0 b.cc.o
-41000 42000 900 524288 1 c.cc.o
-50000 52500 2100 524288 0 c.cc.o
-60000 60100 50 1024 0 b.cc.o
-"""
+UNITS = data_text("farm/units.log")
 
-CACHE = """\
-# /src/a.cu
-cache_miss
-direct_cache_miss
-# /src/b.cc
-direct_cache_hit
-local_storage_hit
-# /src/preprocessed.cc
-preprocessed_cache_hit
-local_storage_hit
-"""
+CACHE = data_text("farm/ccache-stats.log")
 
 
 def test_a_record_counts_all_that_the_tree_took(tmp_path: Path) -> None:

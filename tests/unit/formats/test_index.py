@@ -68,10 +68,9 @@ def test_what_is_no_index_is_refused(text: str, told: Told) -> None:
 
 
 @pytest.mark.parametrize("found", [5, True, "3", 0, 1, 2])
-def test_another_format_asks_for_another_client(found: object, told: Told) -> None:
-    with pytest.raises(ValidationError) as caught:
+def test_another_format_asks_for_another_client(found: object, refused: Refused) -> None:
+    with refused(ValidationError):
         loads(json.dumps({**as_json(), "format": found}), "index.json")
-    told(caught.value)
 
 
 def test_an_index_of_format_3_is_read_and_says_what_it_could_not() -> None:

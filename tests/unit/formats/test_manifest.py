@@ -207,6 +207,6 @@ def test_a_floor_that_a_line_leaves_out_is_0() -> None:
 
 @pytest.mark.parametrize("text", [text for (text,) in table("formats/models.txt")])
 def test_what_is_no_table_is_told_by_its_place(text: str, told: Told) -> None:
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(ConfigError) as caught:
         loads_models(text, "app.json")
-    told(refused.value)
+    told(caught.value)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from builder.errors import ValidationError
 from builder.formats.package_names import Form, PackageName, form_of
-from tests.support.tables import table
+from tests.support.tables import data_text, table
 
 
 @pytest.mark.parametrize("row", table("formats/package-names.txt"), ids=lambda row: row[-1])
@@ -27,17 +27,7 @@ def test_the_end_of_a_file_name_tells_the_form() -> None:
         form_of(f"{name}.zip")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "ortpacks-modern-1.23.2-cuda12.9-full-linux-x64.tar.zst",
-        "ortpacks-modern-1.23.2-cuda12.9-linux-x64.tar.xz",
-        "../ortpacks-modern-1.23.2-cuda12.9-linux-x64.tar.zst",
-        "ortpacks-cpu-1.23.2-thin-linux-x64.tar.zst",
-        "ortpacks-cpu-1.23.2-solaris-sparc.tar.zst",
-        "",
-    ],
-)
+@pytest.mark.parametrize("text", data_text("formats/no-package-names.txt").split("\n"))
 def test_anything_else_is_refused_with_the_rule(text: str) -> None:
     rule = r"ortpacks-<variant>-<ORT version>\[-cuda<X\.Y>\[.*, then \.tar\.zst or \.tar\.gz\.$"
     with pytest.raises(ValidationError, match=rule):

@@ -6,30 +6,11 @@ import pytest
 
 from builder.formats.session_log import Placement, explanation_of
 from tests.support.messages import Told
-from tests.support.tables import table
+from tests.support.tables import data_text, table
 
 _SAID = "2026-11-22 08:51:31.03 [V:onnxruntime:, session_state.cc:1263 VerifyEachNodeIsAssignedToAnEp]"
 
-_INFO = "2026-11-22 08:51:31.02 [I:onnxruntime:"
-
-_ASKED = f"{_INFO}, cuda_execution_provider.cc:2716 GetCapability]"
-
-_CHEAP = (
-    f"{_INFO}, fallback_cpu_capability.cc:165 GetCpuPreferredNodes] ORT optimization- Force fallback to CPU "
-    "execution for node: shape because the CPU execution path is deemed faster than overhead involved"
-)
-
-LOG = f"""
-{_ASKED} CUDA kernel not found in registries for Op type: StringNormalizer node name: norm
-{_CHEAP}
-{_SAID} Node placements
-{_SAID}  Node(s) placed on [CUDAExecutionProvider]. Number of nodes: 2
-{_SAID}   Relu (n0)
-{_SAID}   Relu (n1)
-{_SAID}  Node(s) placed on [CPUExecutionProvider]. Number of nodes: 2
-{_SAID}   StringNormalizer (norm)
-{_SAID}   Shape (shape)
-"""
+LOG = data_text("formats/session.log")
 
 
 def heard(log: str) -> Placement:

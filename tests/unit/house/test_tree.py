@@ -1,8 +1,6 @@
 """Tests of the source tree's rules: sizes of folders, unique names, shipped modules, directions
 of imports."""
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

@@ -1,7 +1,5 @@
 """Tests of the promises that docs/releasing.md makes about the workflows."""
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Iterator

@@ -15,20 +15,10 @@ from ortpacks_runtime.settings import Settings, settings
 
 from builder.facts.gpu.architectures import Capability
 from builder.facts.gpu.devices import profile_of
-from tests.support.messages import Told
+from tests.support.messages import Refused, Told
+from tests.support.tables import data_text, table
 
-CONFIG = """\
-[ai]
-provider = "trt"
-model_name = "all-MiniLM-L6-v2"
-embedding_dim = 384
-auto_download = true
-device = 1
-level = "high"
-
-[server]
-port = 1
-"""
+CONFIG = data_text("runtime/config.toml")
 
 
 @pytest.fixture
@@ -98,12 +88,11 @@ def test_a_wrong_value_is_told_with_where_it_stands(told: Told, name: str, value
         *("[ai]\nembedding_dim = '12x'\n", "ai = 3\n", "[ai\n"),
     ],
 )
-def test_a_wrong_line_of_the_file_is_told_with_its_key(tmp_path: Path, told: Told, text: str) -> None:
+def test_a_wrong_line_of_the_file_is_told_with_its_key(tmp_path: Path, refused: Refused, text: str) -> None:
     file = tmp_path / "config.toml"
     file.write_text(text)
-    with pytest.raises(ProviderError) as refused:
+    with refused(ProviderError):
         settings({}, {"ORTPACKS_CONFIG": str(file)})
-    told(refused.value)
 
 
 def test_a_byte_order_mark_before_the_file_is_no_error(config: Path) -> None:
@@ -188,10 +177,9 @@ def test_the_one_that_is_named_is_taken_by_its_place_in_cudas_order(device: int 
 @pytest.mark.parametrize(
     ("known", "device"), [([], None), (THREE, 3), (THREE, "GPU-9"), (THREE, 0), ([gpu(None, 1)], None)]
 )
-def test_why_none_is_taken(told: Told, known: list[dict[str, Any]], device: int | str | None) -> None:
-    with pytest.raises(ProviderError) as refused:
+def test_why_none_is_taken(refused: Refused, known: list[dict[str, Any]], device: int | str | None) -> None:
+    with refused(ProviderError):
         fitting(known, PACKAGE, Settings(device=device))
-    told(refused.value)
 
 
 def test_the_profile_is_applied() -> None:
@@ -242,18 +230,7 @@ def test_tensorrt_asks_for_a_folder_for_its_engines(monkeypatch: pytest.MonkeyPa
 FILES = ("m.onnx", "m_fp16.onnx", "m_int8.onnx", "m_quantized.onnx")
 
 
-@pytest.mark.parametrize(
-    ("capability", "level", "file", "lacks"),
-    [
-        (None, "low", "m_int8.onnx", "int8"),
-        (None, "medium", "m.onnx", ""),
-        ("5.2", "low", "m.onnx", ""),
-        ("6.1", "medium", "m.onnx", ""),
-        ("8.6", "low", "m_fp16.onnx", "fp16"),
-        ("8.6", "medium", "m_fp16.onnx", "fp16"),
-        ("8.6", "high", "m.onnx", ""),
-    ],
-)
+@pytest.mark.parametrize(("capability", "level", "file", "lacks"), table("runtime/model-files.txt"))
 def test_the_file_is_the_best_that_the_chip_computes_and_one_that_is_not_there_is_told(
     tmp_path: Path, capability: str | None, level: str, file: str, lacks: str
 ) -> None:

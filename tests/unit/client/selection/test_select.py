@@ -18,7 +18,7 @@ from builder.facts.gpu.devices import Device
 from builder.formats.index import Index, IndexPackage, offers
 from builder.formats.manifest import Driver, ModelRule
 from builder.formats.missing_kernels import MissingBelow, MissingKernels
-from tests.support.messages import Told
+from tests.support.messages import Refused, Told
 from tests.unit.client.selection.select_cases import (
     CAPABILITIES,
     INDEX,
@@ -241,11 +241,10 @@ def test_gpus_are_named_by_number_or_by_the_beginning_of_a_uuid(wanted: str, ind
 
 
 @pytest.mark.parametrize("devices", [MACHINE, ()], ids=["some", "none"])
-def test_a_name_of_no_one_gpu_says_what_is(devices: tuple[Device, ...], told: Told) -> None:
+def test_a_name_of_no_one_gpu_says_what_is(devices: tuple[Device, ...], refused: Refused) -> None:
     for wanted in ("3", "-1", "", "0,", "4f0c1111", "GPU-4f0c", "²"):
-        with pytest.raises(ValidationError) as refused:
+        with refused(ValidationError):
             only(devices, wanted)
-        told(refused.value)
 
 
 MODELS = (

@@ -20,6 +20,7 @@ from builder.facts.gpu.table import KNOWN_SM
 from tests.support import ROOT
 from tests.support.factories.binaries import PTX, SASS, A, F, container, image
 from tests.support.factories.libraries import covered
+from tests.support.tables import table
 from tests.unit.client.selection.select_cases import CAPABILITIES, gpu, package, release
 
 Pair = tuple[str, str]
@@ -150,19 +151,9 @@ def test_from_bytes_to_choice_pytorchs_releases_serve_the_same_devices(cuda: str
         assert support == ("native" if runs else None), (cuda, number)
 
 
-@pytest.mark.parametrize(
-    ("built", "ptx", "device", "support"),
-    [
-        ("90a", "90a", "12.0", None),  # ORT 1.23's wheels on an RTX 5090: no kernel image
-        ("90a", "90", "12.0", "jit"),
-        ("90a", "90", "8.9", None),
-        ("80", "80", "8.7", "jit"),  # the driver compiles PTX for Jetson parts too
-        ("80", "80", "8.6", "native"),
-        ("100f", "100f", "12.0", None),
-    ],
-)
-def test_ptx_is_compiled_forward_only(built: str, ptx: str, device: str, support: str | None) -> None:
-    assert chosen([[built]], device, [ptx]).support == support
+@pytest.mark.parametrize(("built", "ptx", "device", "support"), table("rules/forward.txt"))
+def test_ptx_is_compiled_forward_only(built: str, ptx: str, device: str, support: str) -> None:
+    assert chosen([[built]], device, [ptx]).support == (support or None)
 
 
 def test_one_unit_without_the_architecture_and_the_package_is_not_chosen() -> None:

@@ -10,20 +10,12 @@ from builder.facts.ort.launch_patterns import launches_in, needs_cub_2, threshol
 from builder.facts.ort.source_rules import SourceRules
 from builder.facts.ort.source_tree import SourceTree, is_wanted
 from tests.support import ort_source
+from tests.support.tables import table
 
 CONTRIB = "onnxruntime/contrib_ops/cuda"
 
 
-@pytest.mark.parametrize(
-    ("file", "old", "new", "gone"),
-    [
-        ("fast_attention/api.cc", "card.major == 8;", "card.major != 8;", "fast attention"),
-        ("fast_attention/api.cc", "card.major == 9", "card.major == 12", "fast attention"),
-        ("steps/steps.cu", "sm >= 60", "sm > 60", "steps for sm_86"),
-        ("moe/experts_template.h", "sm_ >= 75", "sm_ >= 77", "experts"),
-        ("moe/experts_template.h", "ORT_THROW", "fallback", "experts"),
-    ],
-)
+@pytest.mark.parametrize(("file", "old", "new", "gone"), table("ort/other-conditions.txt"))
 def test_a_condition_of_another_form_leaves_nothing_out(file: str, old: str, new: str, gone: str) -> None:
     text = ort_source.FILES[f"{CONTRIB}/{file}"]
     assert old in text

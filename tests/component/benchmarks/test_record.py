@@ -1,7 +1,5 @@
 """Tests of storing a command's output: what the file holds, and how a build is shortened."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tests of the simulated schedule of a build against schedules drawn by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Tests of the benchmark of embedding on a small model: each way has its figures or its reason."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Fixtures with a site, and with a ``dist`` in which a variant was built."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

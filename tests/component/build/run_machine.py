@@ -1,26 +1,17 @@
 """A machine on which ./run is started, with stubs for all programs that it calls."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.support.tables import data_text
+
 REAL = ("bash", "cat", "cut", "dirname", "flock", "grep", "head", "mkdir", "rm", "sha256sum", "chmod", "cp")
 """Real programs on PATH; all others are stubs."""
 
-PYTHON = """\
-printf 'python %s\\n' "$*" >>"$CALLS"
-case "$*" in
---version) echo Python 3.12.0 ;;
-"-m venv .venv") mkdir -p .venv/bin && cp "$0" .venv/bin/python ;;
-"-m pip"*) exit "${PIP_EXIT:-0}" ;;
-"-m builder.build.verbs.engine_need"*) exit "${NEED_EXIT:-0}" ;;
-"-m builder.build.verbs.command_line"*) printf '[%s]' "$@"; echo ;;
-esac
-"""
+PYTHON = data_text("programs/python3-of-run.sh")
 
 
 def absent(context: str = "default") -> str:

@@ -1,7 +1,5 @@
 """Tests of the build records beside packages and of docs/builds.md, which is made from them."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Tests of a base's check tools, which are made once, without a plan, and serve all checks of packages."""
 
-from __future__ import annotations
-
 import os
 from unittest.mock import Mock
 

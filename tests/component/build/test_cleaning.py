@@ -1,8 +1,6 @@
 """Tests of ``clean``: by their names, it removes files and engine objects that our verbs left,
 and no others."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,38 +17,11 @@ from tests.support.factories.workplace import wired
 from tests.support.fakes.ports import FakeEngine, FakeRunner, NoEngine, reported
 from tests.support.messages import Told
 from tests.support.schemas import schema
+from tests.support.tables import data_text
 
-OURS = (
-    "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64.tar.zst",
-    "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64.build.json",
-    "ortpacks_onnxruntime_gpu-1.23.2-cp312-cp312-manylinux_2_27_x86_64-modern.whl.metadata",
-    "ortpacks_onnxruntime_gpu-1.23.2-variants.json",
-    "ortpacks.pyz",
-    "index.json",
-    "SHA256SUMS",
-    "legacy/Dockerfile",
-    "cpu-arm64/built.json",
-    ".check-tools-assembled/Dockerfile",
-    "models/all-MiniLM-L6-v2/model.onnx",
-    "ortpacks_runtime-0.1.0-py3-none-any.whl",
-    "atlas.html",
-    "targets.json",
-    "1.root.json",
-    "wheels/modern/ortpacks_onnxruntime_gpu-1.23.2-cp312-cp312-manylinux_2_27_x86_64.whl",
-)
+OURS = data_text("dist/ours.txt").split()
 
-SOMEBODYS = (
-    ".git/config",
-    "thesis.pdf",
-    "backup.tar.zst",
-    "ortpacks-like-but-mine.tar.zst",
-    "ortpacks-like-but-mine.zip",
-    "modern/holiday.jpg",
-    "models/mine/model.onnx",
-    "atlas.pdf",
-    ".check-tools-car/Dockerfile",
-    "wheels/mine/numpy-2.0-py3-none-any.whl",
-)
+SOMEBODYS = data_text("dist/somebodys.txt").split()
 
 
 def test_without_an_engine_the_folder_is_cleaned_all_the_same(root: Path, tmp_path: Path) -> None:
@@ -131,32 +102,7 @@ def test_an_image_made_from_ours_and_a_container_of_it_stay(in_use: str) -> None
     assert (f"nothing of {in_use}: image is being used" in told) is bool(in_use)
 
 
-MOUNTS = """\
-ID:\t\tikdl93ogjpltah3g4cdmqf7s7
-Mutable:\ttrue
-Size:\t\t948.8MB
-Description:\tcached mount /build from exec /bin/sh -euc cmake
- with id "/ortpacks-legacy-full-source-e09f9280"
-
-ID:\t\to97whzrlsolhn8ozv3pog760b
-Mutable:\ttrue
-Size:\t\t1.053GB
-Description:\tlocal source for cudnn-lib
-
-ID:\t\t370dxapqjkux7q2vplcvgvu1n
-Mutable:\tfalse
-Size:\t\t1.053GB
-Description:\tlocal source for cudnn-lib
-
-ID:\t\tanothers
-Mutable:\ttrue
-Size:\t\t650MB
-Description:\tlocal source for their-lib
-
-ID:\t\tsomebodys
-Size:\t\t5GB
-Description:\tcached mount /root/.cache from exec make with id "/theirs"
-"""
+MOUNTS = data_text("docker/mounts.txt")
 """Output of ``docker buildx du --verbose`` (buildx 0.13), without some fields; the last entry is made up."""
 
 

@@ -1,7 +1,5 @@
 """Tests of which compile caches a verb opens."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tests of the verb compile: which variants it compiles for an architecture, and what it refuses."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Tests of verbs with names that somebody else chose: none is a command to GitHub's runner."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Tests of the command line's explanations: help, list of verbs, spelling suggestions, completion."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

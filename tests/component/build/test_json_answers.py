@@ -1,7 +1,5 @@
 """Tests of ``--json``: documents are as their schemas say, and standard output has nothing else."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

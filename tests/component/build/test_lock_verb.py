@@ -1,8 +1,6 @@
 """Tests of ``lock``: each input gets a pin, existing pins stay, and the file is replaced whole or
 not at all."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

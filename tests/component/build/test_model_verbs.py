@@ -1,8 +1,6 @@
 """Tests of inspect --operators and --model: libraries in packages' layouts, with a stand-in for
 the child process."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from collections.abc import Mapping
@@ -28,6 +26,7 @@ from tests.support.factories.releases import manifest
 from tests.support.factories.workplace import Site
 from tests.support.messages import Refused, Told
 from tests.support.schemas import schema
+from tests.support.tables import data_text
 
 TOP = "ortpacks-modern-1.21.0-cuda12.9-linux-x64"
 
@@ -51,18 +50,7 @@ OF_A_WHEEL = {
     "onnxruntime/capi/onnxruntime_pybind11_state.so": elf({".text": b"python"}),
 }
 
-TYPES = {"T": ["tensor(float)"]}
-
-KERNEL = {"domain": "ai.onnx", "operator": "Relu", "since": 6, "until": None, "types": TYPES}
-
-TABLE = {
-    "format": 1,
-    "onnxruntime": "1.21.0",
-    "opsets": {"ai.onnx": 22},
-    "asked": 2,
-    "unasked": [],
-    "kernels": [KERNEL],
-}
+TABLE = json.loads(data_text("operators/kernels.json"))
 
 CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
 

@@ -1,8 +1,6 @@
 """Tests without a Docker engine: which verbs still work, which fail at once, and an engine that
 never answers."""
 
-from __future__ import annotations
-
 import json
 import signal
 import socket
@@ -13,6 +11,7 @@ import pytest
 from tests.support.factories.project_copy import NO_ENGINE_MESSAGE, Place
 from tests.support.messages import Told
 from tests.support.schemas import schema
+from tests.support.tables import data_text
 
 
 def test_without_an_engine_nothing_is_fetched_or_made(place: Place) -> None:
@@ -59,14 +58,7 @@ def test_a_program_reads_a_plan(copied: Place) -> None:
     assert "legacy   • plan legacy\n" in done.stderr
 
 
-DOCKER = """\
-#!/bin/sh
-case "$*" in
-"context ls") printf 'NAME        DESCRIPTION\ndefault *   Current\nfar\n' ;;
-"buildx ls") printf 'NAME/NODE   DRIVER/ENDPOINT\ndefault*    docker\nfarm        remote\n' ;;
-*) printf 'Name: far\nError:  Cannot connect to the Docker daemon at tcp://far:2376.\n' ;;
-esac
-"""
+DOCKER = data_text("programs/docker-without-far.sh")
 """A docker program with lists of contexts and builders, and an engine ``far`` that cannot be reached."""
 
 

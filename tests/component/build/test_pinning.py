@@ -1,7 +1,5 @@
 """Tests of the pins that a build makes by itself."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

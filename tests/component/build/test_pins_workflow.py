@@ -3,8 +3,6 @@
 They run in a clone. ``gh`` and ``./run`` are stand-ins; git is real, and pushes to a bare repository.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 from dataclasses import dataclass
@@ -13,11 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-GH = """\
-#!/bin/sh
-echo "$*" >> "$CALLS"
-[ "$1 $2" != "pr list" ] || cat "$OPEN"
-"""
+from tests.support.tables import data_text
+
+GH = data_text("programs/gh.sh")
 
 CREATE = "pr create --head pins --base main"
 

@@ -1,8 +1,6 @@
 """Tests of ./run test (the gates, then pytest with the tiers that this machine can run) and of
 doctor's probes."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -4,8 +4,6 @@ Engine, wheels, root file systems and the host are stand-ins; planning, packing,
 real.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tests of what a release has beside its packages: the same bytes from any clone, on any machine."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Tests of packages without CUDA, from an official wheel to a verified package. The inputs are stand-ins."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 ``run`` writes below ``/etc`` and ``/var/log``: the copy under test writes into a folder of the test.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,18 +11,13 @@ import pytest
 
 from tests.component.build.run_machine import PYTHON, Machine
 from tests.support.messages import Told
+from tests.support.tables import data_text
 
 INDEXTARGETS = (
     "indextargets --format $(REPO_URI) Created-By: Packages Component: main Origin: Debian Codename: bookworm"
 )
 
-APT = """\
-case "$*" in
-indextargets*) printf 'http://one.example/debian/\\nhttp://two.example/debian/\\n' ;;
-"update -qq") [ ! -e {trixie} ] || exit {update} ;;
-install*) touch {etc}/installed ;;
-esac
-"""
+APT = data_text("programs/apt-get.txt")
 
 
 @pytest.fixture

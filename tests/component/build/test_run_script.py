@@ -3,8 +3,6 @@
 They end at the decision to install an engine; test_run_install covers the installation.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path
@@ -17,6 +15,7 @@ from builder.io.wiring import SECRETS
 from tests.component.build.run_machine import PYTHON, Machine, absent
 from tests.support import ROOT
 from tests.support.messages import Told
+from tests.support.tables import table
 
 
 @pytest.fixture
@@ -146,22 +145,11 @@ def test_packages_that_no_container_makes_need_no_engine(
     assert ("-m builder.build.verbs.engine_need" in machine.calls.read_text()) == (need == 1)
 
 
-@pytest.mark.parametrize(
-    ("words", "needed"),
-    [
-        ("build --variant legacy", True),
-        ("build --variant cpu --variant modern", True),
-        ("build --all --variant cpu", True),
-        ("rebuild TAG", True),
-        ("build --variant cpu --variant=directml --variant coreml", False),
-        ("build --variant windows --force", False),
-        ("build --variant no-such", False),
-    ],
-)
+@pytest.mark.parametrize(("words", "needed"), table("build/engine.txt"))
 def test_only_packages_for_cuda_on_this_platform_need_an_engine(
-    project: Project, words: str, needed: bool
+    project: Project, words: str, needed: str
 ) -> None:
-    assert needs_engine(words.split(), project.packages) is needed
+    assert needs_engine(words.split(), project.packages) is (needed == "yes")
 
 
 def test_clean_installs_no_engine_to_clean_it(machine: Machine) -> None:

@@ -1,7 +1,5 @@
 """Tests of making a runtime image with stand-ins: its layers' contents, what is pushed, and refusals."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -13,6 +13,7 @@ from builder.errors import ParseError
 from builder.facts.ort.source import Dependency, SourceFacts, mirrored, read_source
 from builder.io.wiring import Wiring
 from tests.support import ROOT
+from tests.support.tables import data_text
 
 SHA1 = {name: f"{number:040x}" for number, name in enumerate(("alpha", "beta", "gamma", "delta", "win"))}
 
@@ -20,28 +21,9 @@ LIST = "#Name;Url;SHA1\n\n" + "".join(
     f"{name};https://host.example/{name}/archive/v1.zip;{sha1}\n" for name, sha1 in SHA1.items()
 )
 
-CMAKE = """\
-project(anyname)
-option(anyname_USE_THING "a thing" OFF)
-include(external/deps.cmake)
-if(onnxruntime_USE_CUDA)
-  fetch(Bee URL ${DEP_URL_beta} URL_HASH SHA1=${DEP_SHA1_beta})
-endif()
-if(onnxruntime_DISABLE_CONTRIB_OPS)
-  fetch(gamma URL "${DEP_URL_gamma}")
-endif()
-if(anyname_USE_THING OR onnxruntime_BUILD_UNIT_TESTS)
-  fetch(delta URL ${DEP_URL_delta})
-endif()
-if(WIN32)
-  fetch(win URL ${DEP_URL_win})
-endif()
-"""
+CMAKE = data_text("ort/archives/CMakeLists.txt")
 
-EXTERNAL = (
-    "foreach(row IN LISTS ROWS)\n  set(DEP_URL_${name} ${url})\nendforeach()\n"
-    "fetch(alpha URL ${DEP_URL_alpha})\n"
-)
+EXTERNAL = data_text("ort/archives/deps.cmake")
 
 
 def files(listed: str = LIST, cmake: str = CMAKE) -> dict[str, str]:
@@ -70,12 +52,8 @@ def archive(name: str, line: int, content: str = "") -> Dependency:
 def test_what_the_options_of_a_build_use_is_needed_and_nothing_else() -> None:
     """``gamma`` depends on the profile, so it is pinned for those that need it. ``beta`` has another name for
     ``FetchContent``."""
-    assert needed(files()) == (archive("alpha", 3), archive("beta", 4, "bee"), archive("gamma", 5))
-
-
-def test_a_source_is_its_version_and_what_it_downloads() -> None:
-    facts = read(files())
-    assert (facts.version, facts.dependencies) == ("1.29.0", needed(files()))
+    downloaded = (archive("alpha", 3), archive("beta", 4, "bee"), archive("gamma", 5))
+    assert read(files()) == SourceFacts("1.29.0", downloaded)
 
 
 @pytest.mark.parametrize("gone", ["VERSION_NUMBER", "cmake/deps.txt", "cmake/CMakeLists.txt"])

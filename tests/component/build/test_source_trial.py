@@ -3,8 +3,6 @@
 Everything else has made-up pins; nothing is fetched but the source and the archives of its ``deps.txt``.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import tarfile
@@ -38,12 +36,12 @@ from tests.support import ROOT
 from tests.support.factories.packages import pinned
 from tests.support.factories.sources import NAMES, archive, commit, git, lay_mirror, lay_source, url_of
 from tests.support.fakes.ports import FakeEngine, FakeReporter, reported
-from tests.support.messages import Refused, Told
-from tests.support.tables import table
+from tests.support.messages import Refused
+from tests.support.tables import data_text, table
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 
-PROJECT = (ROOT / "tests/data/config/packaged.yaml").read_text(encoding="utf-8")
+PROJECT = data_text("config/packaged.yaml")
 PIN = Pin(filename="x", size=1, sha256="1" * 64, revision="2" * 40)
 IMAGES = {"nvidia/cuda:12.9.1-devel-ubuntu22.04", "ubuntu:22.04"}
 RE2 = "      re2: pool/main/r/re2/re2_20240702.orig.tar.gz\n"
@@ -348,13 +346,12 @@ NEWER = ("onnxruntime: 1.21.0\n", "onnxruntime: 1.28.0\n")
 
 
 def test_a_base_that_names_another_version_or_sha256_than_its_source_is_refused(
-    clone: Path, tmp_path: Path, shops: Shops, told: Told
+    clone: Path, tmp_path: Path, shops: Shops, refused: Refused
 ) -> None:
     shop = shops((OFFICIAL, f'git: "{clone}@v1.28.0"'))
     before = shop.lock_file.read_bytes()
-    with pytest.raises(ConfigError) as caught:
+    with refused(ConfigError):
         pin_base(shop, "nvidia", shop.reporter, Host.SOURCE)
-    told(caught.value)
     item = shop.project.bases["nvidia"].source.item
     made, left = pin_inputs(shop, [item], Lock({}), shop.reporter)
     assert (made, [one.key for one in left]) == (Lock({}), [item.key]), "lock --missing keeps nothing of it"

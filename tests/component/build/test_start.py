@@ -1,7 +1,5 @@
 """Tests of the program's start: its imports before a verb runs, and help whose reader closes the pipe."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

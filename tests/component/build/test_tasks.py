@@ -1,7 +1,5 @@
 """Tests of the command line: bad input gives a message and an exit code, and leaves no half-written files."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -14,6 +12,7 @@ from backports.zstd import compress
 from tests.support.factories.archives import files
 from tests.support.factories.project_copy import Place
 from tests.support.messages import Told
+from tests.support.tables import table
 
 GARBAGE = "ortpacks-other-1.21.0-cuda12.9-lean-linux-x64.tar.zst"
 
@@ -31,52 +30,9 @@ def below(folder: Path) -> set[str]:
     return {str(path) for path in folder.rglob("*")}
 
 
-@pytest.mark.parametrize(
-    ("code", "words"),
-    [
-        (2, "build --variant=legacy --base=ubuntu"),
-        (2, "build --variant=legacy --jobs=0"),
-        (2, "build --variant=legacy --memory=8"),
-        (2, "build --variant=legacy --from=gone"),
-        (2, "build --variant=legacy --compile-cache=redis://:hunter2@host"),
-        (2, "build --all --mixed --release"),
-        (2, "build --dist={}/file"),
-        (11, "build --variant cpu --dist {}/circle"),
-        (3, "verify --dist {}/circle"),
-        (3, "rebuild {}/empty --into {}/circle"),
-        (3, "publish --dist {}/empty"),
-        (3, "client --dist {}/empty"),
-        (2, "verify --package my.tar.zst"),
-        (2, "lock --check="),
-        (2, "inspect tasks.py --sarif="),
-        (2, "inspect a.whl --operators --also b.whl"),
-        (2, "plan --variant=modern --variant="),
-        (2, "inspect http://[::1"),
-        (2, "mirror --to s3://me:hunter2@bucket/releases"),
-        (2, "build --variant cpu --compile-cache oci://ada:hunter2@host/name"),
-        (2, "lock --missing --refresh"),
-        (2, "test --fast --all"),
-        (2, "root --threshold=0"),
-        (2, "compile --variant legacy --arch=70, --into=s"),
-        (2, "compile --arch=91 --into=store --compile-cache=shared --base=assembled --origin=source"),
-        (4, "compile --arch=90 --into=store --compile-cache=shared --base=assembled --origin=source"),
-        (2, "matrix --by card"),
-        (2, "verify --json --card all --grid page.md some.tar.zst"),
-        (3, "image --variant directml"),
-        (10, "plan --variant modern --offline"),
-        (2, "buid"),
-        (2, "--help buid"),
-        (2, "build --varient legacy"),
-        (2, "build legacy"),
-        (2, "build --from one --from two"),
-        (2, "build --jobs"),
-        (2, "--hlp"),
-        (2, "--list --list-format xml"),
-        (2, "--list build"),
-    ],
-)
+@pytest.mark.parametrize(("code", "words"), table("build/refused.txt"))
 def test_what_is_refused_is_told_and_makes_nothing(
-    copied: Place, odd: Path, told: Told, code: int, words: str
+    copied: Place, odd: Path, told: Told, code: str, words: str
 ) -> None:
     """A value may be empty where a shell's variable is not set. ``{}`` is the folder ``odd``.
 
@@ -86,7 +42,7 @@ def test_what_is_refused_is_told_and_makes_nothing(
     ours = [copied.folder / name for name in ("inputs.lock", "variants.yaml")]
     before = [below(odd), [file.read_bytes() for file in ours]]
     made = copied.made() | {"dist", "cache"}
-    said = copied.fails(code, *words.format(*[odd] * words.count("{}")).split())
+    said = copied.fails(int(code), *words.format(*[odd] * words.count("{}")).split())
     told(said.replace(str(copied.folder), "<project>"))
     assert said.startswith("error: ")
     assert "hunter2" not in said

@@ -1,7 +1,5 @@
 """Tests of whether a package is up to date: its key covers all that makes it, and its bytes are the same."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

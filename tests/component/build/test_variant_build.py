@@ -3,8 +3,6 @@
 Only the engine and the inputs are stand-ins.
 """
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import threading

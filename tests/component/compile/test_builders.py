@@ -1,7 +1,5 @@
 """Tests of builds on several builders: which builder compiles a variant, and who continues when one fails."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +9,7 @@ from builder.compile.builders import Builders, named_builders
 from builder.compile.stages import StageBuild
 from builder.errors import BuilderError, DiskError, ToolMissingError, ValidationError
 from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeStore
+from tests.support.messages import Refused
 
 GONE = ToolMissingError("Builder went away while building artifact.", retry_after=0.0)
 
@@ -99,11 +98,10 @@ LISTED = {"builder": ("default", "farm"), "context": ("default", "far", "away")}
     ("builder", "context"), [("fram", None), ("farm,far", "zzz"), (",", "far,")], ids=["one", "both", "empty"]
 )
 def test_unknown_names_are_told_with_those_there_are(
-    told: Callable[[object], None], builder: str, context: str | None
+    refused: Refused, builder: str, context: str | None
 ) -> None:
-    with pytest.raises(ValidationError) as caught:
+    with refused(ValidationError):
         named_builders(FakeEngine(listed=LISTED), {"builder": builder, "context": context})
-    told(caught.value)
 
 
 def test_a_name_that_does_not_answer_is_told_before_anything_is_built() -> None:

@@ -1,8 +1,6 @@
 """Tests of compile caches as ccache in a build container uses them: HTTP there, a socket, and the
 agent here."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

@@ -1,7 +1,5 @@
 """Tests of the disk space that a build needs: sums computed by hand, and refusals before any download."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tests of the estimate of a plan's compile time. Sums are computed by hand from a small table of costs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Tests of plan: base, origin, version and profile, each with the reason that the user reads."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache

@@ -1,7 +1,5 @@
 """Tests of a compile cache whose objects carry a code: those of others are not used."""
 
-from __future__ import annotations
-
 import hmac
 import os
 from pathlib import Path

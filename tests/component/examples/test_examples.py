@@ -1,7 +1,5 @@
 """Tests of the programs in ``examples/``, run as users run them, with a release for this machine."""
 
-from __future__ import annotations
-
 import configparser
 import json
 import os

@@ -1,7 +1,5 @@
 """Fixture with the compiler launcher of the build container."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tests of the order of units and of a whole run, with the real Ninja and shell commands as compilers."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -16,45 +14,13 @@ import pytest
 from builder.farm import costs, drive, status
 from builder.farm.costs import Cost
 from tests.support import ROOT
+from tests.support.tables import data_text
 
 pytestmark = pytest.mark.skipif(shutil.which("ninja") is None, reason="needs ninja on PATH")
 
-NINJA = """\
-ninja_required_version = 1.5
+NINJA = data_text("farm/build.ninja")
 
-rule CXX_COMPILER__p_unscanned_Release
-  command = sh compile $in -o $out
-  description = Building CXX object $out
-
-rule CUDA_COMPILER__p_unscanned_Release
-  command = sh compile $in -o $out
-  description = Building CUDA object $out
-
-rule CXX_SHARED_LIBRARY_LINKER__p_Release
-  command = cat $in >$out
-  description = Linking CXX shared library $out
-
-build d/a.cc.o: CXX_COMPILER__p_unscanned_Release a.cc
-
-build d/b.cc.o: CXX_COMPILER__p_unscanned_Release b.cc
-
-build d/c.cu.o: CUDA_COMPILER__p_unscanned_Release c.cu
-
-build d/d.cu.o: CUDA_COMPILER__p_unscanned_Release d.cu
-
-build libp.so: CXX_SHARED_LIBRARY_LINKER__p_Release d/a.cc.o d/b.cc.o d/c.cu.o d/d.cu.o
-
-build p: phony libp.so
-
-build other.o: CXX_COMPILER__p_unscanned_Release a.cc
-"""
-
-COMPILE = """\
-echo "compiling $1"
-if grep -q broken "$1"; then echo "$1: error: it is broken" >&2; exit 1; fi
-cp "$1" "$3"
-echo "1000 2000 1500 524288 0 $3" >>units.log
-"""
+COMPILE = data_text("programs/compile.sh")
 
 SOURCES = ("a.cc", "b.cc", "c.cu", "d.cu")
 

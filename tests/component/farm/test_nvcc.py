@@ -1,7 +1,5 @@
 """Tests of making a CUDA unit in pieces that need no toolkit."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 

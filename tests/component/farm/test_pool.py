@@ -1,8 +1,6 @@
 """Tests of the pool: compilers of several builds together keep to one number of jobs and one
 memory budget."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -17,17 +15,10 @@ import pytest
 from builder.farm import nvcc, pool
 from builder.farm.costs import Cost, Line, read_log
 from tests.support import ROOT
+from tests.support.tables import data_text, table
 
 COMMON = "common.cu.o"
-CLAIMS = {
-    "light.cu.o": (2, 1, 1),
-    "heavy.cu.o": (8, 12, 4),
-    "as-heavy.cu.o": (8, 12, 4),
-    "dear.cu.o": (20, 1, 1),
-    "cheap.cu.o": (1, 1, 1),
-    "giant.cu.o": (30, 500, 20),
-    COMMON: (2, 1, 1),
-}
+CLAIMS = {name: tuple(map(int, sizes)) for name, *sizes in table("farm/claims.txt")}
 """Rank, and size in blocks until the PTX is made and then, of each unit."""
 _GIVE_BACK = "from builder.farm import nvcc; nvcc.give_back_memory()"
 PTX_IS_MADE = f"PYTHONPATH={ROOT} {sys.executable} -c '{_GIVE_BACK}'"
@@ -384,12 +375,4 @@ def test_claims_are_by_what_is_known_else_by_what_such_units_take(tmp_path: Path
     prices = dict.fromkeys(known, 1.0) | {"c.cu.o": 371.0, "d.cc.o": 0.2}
     prices |= {"d/flash_attention/new.cu.o": 16.0, "new.cc.o": 4.0}
     pool.write_claims(tmp_path / "claims", prices, known, prices.__getitem__, lambda unit: ".cc" in unit)
-    assert (tmp_path / "claims").read_text().split("\n") == [
-        "d/flash_attention/a.cu.o\t0\t39\t16\t0",
-        "d/lean_attention/b.cu.o\t0\t32\t32\t0",
-        "c.cu.o\t17\t39\t39\t0",
-        "d.cc.o\t0\t1\t1\t1",
-        "d/flash_attention/new.cu.o\t8\t40\t40\t0",
-        "new.cc.o\t4\t8\t8\t1",
-        "",
-    ]
+    assert (tmp_path / "claims").read_text() == data_text("farm/claims.tsv")

@@ -1,8 +1,6 @@
 """Tests of ``unit``, compiled as in the build container: its log of a compiler, and its faithful
 pass-through."""
 
-from __future__ import annotations
-
 import subprocess
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tests of the GitHub token's two sources: the environment, then gh's own login."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Tests of ``doctor --release``: what is still to set, followed until a dry run goes through."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tests of ``rebuild`` for a folder, a file and a server. A stand-in for the build copies a ready package."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Tests of what publish and mirror refuse before they read, hash or write anything."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path

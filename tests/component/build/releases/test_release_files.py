@@ -1,7 +1,5 @@
 """Tests of the files that are made for a release besides its packages."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from zipfile import ZipFile
 

@@ -1,0 +1,3 @@
+#!/bin/sh
+echo "$*" >> "$CALLS"
+[ "$1 $2" != "pr list" ] || cat "$OPEN"

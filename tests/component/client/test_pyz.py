@@ -18,6 +18,7 @@ from tests.doubles.machine import Machine
 from tests.doubles.release import write_release
 from tests.support import ROOT
 from tests.support.schemas import schema
+from tests.support.tables import table
 
 
 def test_the_same_sources_give_the_same_bytes(pyz: Path, tmp_path: Path) -> None:
@@ -54,43 +55,15 @@ def test_a_python_without_all_of_its_standard_library_is_told(pyz: Path, module:
     )
 
 
-@pytest.mark.parametrize(
-    ("argv", "code", "words"),
-    [
-        ([], 2, "COMMAND"),
-        (["instal"], 2, "invalid choice"),
-        (["env", "--shell", "tcsh"], 2, "invalid choice"),
-        (["list", "--js"], 2, "--js"),  # else it would mean JSON for the command and text for its errors
-        (["select"], 2, "--index"),
-        (["select", "--index", "/no/such/index.json"], 10, "No such file"),
-        (["select", "--index", "/no/such.tar.zst"], 10, "no such file"),
-        (["select", "--index", "http://[/"], 2, "http://[/: not a URL"),
-        (["install", "--mirror", "user:s3cret@host/x"], 2, "--mirror …@host/x: a URL is wanted"),
-        (["install", "--mirror", "http://h", "--index", "x"], 2, "--mirror"),
-        (["install", "--offline"], 2, "--offline"),
-        (["select", "--offline", "https://user:secret@host/x"], 2, "https://…@host/x: a folder with"),
-        (["select", "--mirror", "oci://host/name"], 2, "by `oras pull HOST/NAME:TAG` and name its folder"),
-        (["verify", "--prefix", "~nosuchuser/x"], 2, "no home is known"),
-        (["env", "--prefix", "/x\nExecStart=/bin/sh"], 2, "holds a line break"),
-        (["verify", "--prefix", "/no/such/prefix"], 3, "Run install"),
-        (["install", "--index", "RELEASE", "--layout", "thin"], 9, "--layout thin"),
-        (["install", "--index", "RELEASE", "--wheels", "https://u:s3cret@h/x"], 2, "https:/…@h/x"),
-        (["install", "--index", "RELEASE", "--look-in", "/no/such"], 2, "/no/such: no such folder"),
-        (["install", "--index", "RELEASE", "--prefix", "/proc/x"], 11, "/proc/x"),
-        (["uninstall"], 3, ""),
-        *(
-            ([command, "--prefix", "x" * 300], 2, "the path is longer than the file system takes.")
-            for command in ("list", "verify", "env", "rollback", "uninstall")
-        ),
-    ],
-)  # fmt: skip
-def test_a_failure_is_told(machine: Machine, release: Path, argv: list[str], code: int, words: str) -> None:
-    argv = [str(release) if word == "RELEASE" else word for word in argv]
-    assert machine.run(*argv, "--json") == code, machine.err
+@pytest.mark.parametrize(("code", "argv", "words"), table("client/refused.txt"))
+def test_a_failure_is_told(machine: Machine, release: Path, code: str, argv: str, words: str) -> None:
+    places = {"RELEASE": str(release), "LONG": "x" * 300}
+    given = [places.get(word, word.replace("\\n", "\n")) for word in argv.split()]
+    assert machine.run(*given, "--json") == int(code), machine.err
     answer = json.loads(machine.out)
     schema("client").validate(answer)
-    command = argv[0] if argv and argv[0] in COMMANDS else ""
-    assert (answer["command"], answer["error"]["code"]) == (command, code)
+    command = given[0] if given and given[0] in COMMANDS else ""
+    assert (answer["command"], answer["error"]["code"]) == (command, int(code))
     assert words in answer["error"]["message"]
     assert answer["error"]["message"] in machine.err
 

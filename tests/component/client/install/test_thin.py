@@ -20,6 +20,7 @@ from tests.doubles.release import FILES, HOST, libraries, name_of, write_release
 from tests.doubles.wheels import CUBLAS, CUDNN, WHEELS, PackageIndex, Wheel, indexing, unpacked
 from tests.support.forked import forked_pip
 from tests.support.messages import Told
+from tests.support.tables import data_text
 
 ALL = {**FILES, **libraries(WHEELS)}
 
@@ -69,20 +70,7 @@ def test_the_wheels_are_fetched_through_pip(machine: Machine, release: Path, pyp
     assert (info["layout"], info["name"]) == ("thin", name_of("modern", layout="thin"))
 
 
-@pytest.mark.parametrize(
-    "place",
-    [
-        *(
-            "VENV",
-            "VENV/lib64/python3.9/site-packages",
-            "VENV/lib/python3/dist-packages",
-            "GIVEN",
-            "CONDA/lib",
-        ),
-        "SYSTEM/usr/local/cuda-12.9/targets/x86_64-linux/lib",
-        "SYSTEM/usr/lib/x86_64-linux-gnu",
-    ],
-)
+@pytest.mark.parametrize("place", data_text("client/places.txt").split())
 def test_libraries_of_this_machine_are_copied(
     machine: Machine, release: Path, pypi: PackageIndex, tmp_path: Path, place: str
 ) -> None:

@@ -5,6 +5,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,15 +24,9 @@ from tests.doubles.captures import CAPTURES, Quoted, quoted
 from tests.doubles.gpus import machine, probes, program
 from tests.support import ROOT
 from tests.support.messages import Told
+from tests.support.tables import data_text, table
 
-TWO_CARDS = """\
-case "$1" in
-  *uuid*) echo "0, GPU-aaaa, NVIDIA GeForce RTX 4090"; echo "1, GPU-bbbb, Quadro M2200" ;;
-  *compute_cap*) echo "0, 8.9"; echo "1, 5.2" ;;
-  *memory*) echo "0, 24564"; echo "1, 4096" ;;
-  *driver*) echo "0, 570.133.07"; echo "1, 570.133.07" ;;
-esac
-"""
+TWO_CARDS = data_text("programs/nvidia-smi-two-cards.sh")
 
 
 def test_an_nvidia_smi_that_fails_does_not_hide_the_next(tmp_path: Path) -> None:
@@ -75,42 +70,15 @@ def described(found: Detection) -> str:
     return "\n".join([f"driver {found.driver}, CUDA {found.cuda}", *cards, *replies])
 
 
-DRIVER = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.133.07  Fri Mar 14 13:12:07 UTC 2025\nGCC 12\n"
-
-OPEN_DRIVER = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.133.07  Release Build  (x)\n"
-
-MODULE, PROC = "sys/module/nvidia/version", "proc/driver/nvidia/version"
-
-CARDS = {"smi": TWO_CARDS}
-
-STATED: dict[str, tuple[dict[str, str], dict[str, str]]] = {
-    "nothing at all": ({}, {}),
-    "the driver's file": ({PROC: DRIVER}, {}),
-    "that of the open module": ({PROC: OPEN_DRIVER}, {}),
-    "a hidden proc": ({MODULE: "580.95.05\n"}, {}),
-    "a module that says nothing": ({MODULE: "unknown\n"}, {}),
-    "what the user states": (CARDS, {"ORTPACKS_FORCE_CC": "sm_86,5.2", "ORTPACKS_FORCE_DRIVER": "525.60.13"}),
-    "no GPU, as the user states": (CARDS, {"ORTPACKS_FORCE_CC": "none", "ORTPACKS_FORCE_MEMORY": "2000"}),
-    "memory of all GPUs": (CARDS, {"ORTPACKS_FORCE_MEMORY": "2000"}),
-    "memory of each": (CARDS, {"ORTPACKS_FORCE_MEMORY": "8192, 4000", "ORTPACKS_FORCE_CC": "8.6,5.2"}),
-    **{
-        f"visible is {text}": (CARDS, {"CUDA_VISIBLE_DEVICES": text})
-        for text in ("GPU-bbbb", "1,0", "0,7,1", "1,0,1", "GPU-bbbb,GPU-bbbb", "-1")
-    },
-}
-"""Files, with the text of nvidia-smi, and variables.
-
-The rule for what is visible is that of ``_parse_visible_devices`` in PyTorch's ``torch/cuda/__init__.py``,
-which follows CUDA: a repeated number or UUID leaves no GPU.
-"""
+STATED = tomllib.loads(data_text("gpus/stated.toml"))
 
 
 @pytest.mark.parametrize("name", STATED)
 def test_what_a_machine_and_its_user_say(tmp_path: Path, told: Told, name: str) -> None:
-    files, env = STATED[name]
-    smi = (program(tmp_path / "bin", files["smi"]),) if "smi" in files else ()
-    put(tmp_path, files)
-    told(described(detect(machine(tmp_path, smi=smi, env=env))))
+    case = STATED[name]
+    smi = (program(tmp_path / "bin", TWO_CARDS),) if "cards" in case else ()
+    put(tmp_path, case.get("files", {}))
+    told(described(detect(machine(tmp_path, smi=smi, env=case.get("env", {})))))
 
 
 def test_a_mac_is_not_asked_for_a_driver(tmp_path: Path, told: Told) -> None:
@@ -143,30 +111,7 @@ def test_every_capture_gives_its_cards(tmp_path: Path, told: Told, name: str) ->
     told(described(detect(machine(tmp_path, smi=(capture.program(tmp_path / "bin"),)))))
 
 
-GROUP, MODEL, RELEASE = "proc/1/cgroup", "proc/device-tree/model", "proc/sys/kernel/osrelease"
-
-SYSTEMS: dict[str, tuple[dict[str, str], dict[str, str], dict[str, object]]] = {
-    "a plain machine": ({RELEASE: "6.1.0-37-amd64\n", GROUP: "0::/init.scope\n"}, {}, {}),
-    "WSL's kernel": ({RELEASE: "5.15.153.1-microsoft-standard-WSL2\n"}, {}, {"wsl": True}),
-    "WSL's GPU": ({"dev/dxg": ""}, {}, {"wsl": True}),
-    "Docker": ({".dockerenv": ""}, {}, {"container": "docker"}),
-    "Podman": ({"run/.containerenv": 'engine="podman-4.3.1"\n'}, {}, {"container": "podman"}),
-    "Apptainer": ({".singularity.d": ""}, {}, {"container": "apptainer"}),
-    "Docker's group": ({GROUP: "12:devices:/docker/0123456789abcdef\n"}, {}, {"container": "docker"}),
-    "a pod's group": ({GROUP: "1:name=systemd:/kubepods/besteffort/pod12\n"}, {}, {"container": "kubepods"}),
-    "no group": ({GROUP: "0::/\n"}, {}, {}),
-    "Kubernetes": ({}, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, {"container": "kubernetes"}),
-    "LXC": ({}, {"container": "lxc"}, {"container": "lxc"}),
-    "a Jetson": ({MODEL: "NVIDIA Jetson AGX Orin\0"}, {}, {"jetson": "NVIDIA Jetson AGX Orin"}),
-    "another board": ({MODEL: "Raspberry Pi 5 Model B Rev 1.0\0"}, {}, {}),
-    "a Tegra": ({"etc/nv_tegra_release": "# R32 (release), REVISION: 7.1\n"}, {}, {"jetson": "Tegra"}),
-    "what a container was given": (
-        {},
-        {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"},
-        {"nvidia_visible": "all", "nvidia_capabilities": "compute,utility"},
-    ),
-}
-"""Files and variables, and what they tell."""
+SYSTEMS = tomllib.loads(data_text("gpus/systems.toml"))
 
 
 def put(root: Path, files: dict[str, str]) -> None:
@@ -177,10 +122,10 @@ def put(root: Path, files: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_a_system_is_known_by_its_files_and_variables(tmp_path: Path, name: str) -> None:
-    files, env, seen = SYSTEMS[name]
-    put(tmp_path, files)
-    wanted = System(os="linux", glibc="2.36", **seen)  # type: ignore[arg-type]
-    assert read_system("linux", tmp_path, env, "glibc 2.36") == wanted
+    case = SYSTEMS[name]
+    put(tmp_path, case.get("files", {}))
+    wanted = System(os="linux", glibc="2.36", **case["seen"])
+    assert read_system("linux", tmp_path, case.get("env", {}), "glibc 2.36") == wanted
 
 
 def test_musl_is_another_answer_than_a_c_library_that_is_not_known(tmp_path: Path) -> None:
@@ -226,49 +171,13 @@ def driver(tmp_path: Path, driver: dict[str, str]) -> Driver:
     return Driver(tmp_path, driver)
 
 
-INSTANCE = "MIG-feb88891-0321-5fef-9c87-d4af3b54259e"
-
-NO_CUDA, NO_NVML = ("cuda",), ("nvml",)
-
-ANSWERS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
-    "CUDA tells the devices, NVML the driver": ((), {}),
-    **{
-        f"CUDA without {call}": ((), {"FAKE_UNKNOWN": call})
-        # a name would give the capability too
-        for call in ("cuDeviceTotalMem_v2", "cuDeviceGetName", "cuDeviceGetName,cuDeviceGetAttribute")
-    },
-    **{
-        f"NVML alone, without {call}": (NO_CUDA, {"FAKE_UNKNOWN": call})
-        for call in (
-            *("nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetName", "nvmlDeviceGetUUID"),
-            *("nvmlDeviceGetCudaComputeCapability", "nvmlDeviceGetMemoryInfo"),
-            *("nvmlSystemGetDriverVersion", "nvmlSystemGetCudaDriverVersion_v2"),
-        )
-    },
-    **{f"CUDA fails with {code}": ((), {"FAKE_CUDA": code}) for code in ("803", "35", "crash")},
-    **{f"NVML fails with {code}": (NO_CUDA, {"FAKE_NVML": code}) for code in ("9", "18")},
-    "NVML crashes": ((), {"FAKE_NVML": "crash"}),
-    "no device is no failure": (NO_NVML, {"FAKE_CUDA": "100"}),
-    "what is hidden from CUDA is not found by NVML": ((), {"FAKE_CUDA": "100", "CUDA_VISIBLE_DEVICES": ""}),
-    # defect: CUDA numbers what is visible from 0 on, and so the second GPU alone was called hidden
-    "a GPU that counts is not hidden": (NO_NVML, {"FAKE_MIG": "1", "CUDA_VISIBLE_DEVICES": "1"}),
-    "nor is a stated one": (NO_NVML, {"CUDA_VISIBLE_DEVICES": "1", "ORTPACKS_FORCE_CC": "8.6"}),
-    "a MIG instance": ((), {"FAKE_MIG": "1"}),
-    "a divided card has the memory of its largest instance": (NO_CUDA, {"FAKE_MIG": "1"}),
-    # NVIDIA's MIG User Guide: instances do not persist across a restart, and CUDA_VISIBLE_DEVICES takes these
-    # names, the second one as before driver 470
-    **{
-        f"visible is {name}": ((), {"FAKE_CUDA": "100", "FAKE_MIG": "1", "CUDA_VISIBLE_DEVICES": name})
-        for name in (INSTANCE, "MIG-GPU-7fdaf0a5-179b-f636-d15d-daf243e3ff16/1/0", INSTANCE.replace("f", "0"))
-    },
-}
-"""The libraries that a machine lacks, and variables by which those that it has behave."""
+ANSWERS = tomllib.loads(data_text("gpus/answers.toml"))
 
 
 @pytest.mark.parametrize("name", ANSWERS)
 def test_what_the_libraries_say(driver: Driver, told: Told, name: str) -> None:
-    lacks, env = ANSWERS[name]
-    told(described(driver.found(*lacks, **env)))
+    case = ANSWERS[name]
+    told(described(driver.found(*case.get("lacks", ()), **case.get("env", {}))))
 
 
 def test_without_nvml_nvidia_smi_is_asked_for_the_driver_alone(driver: Driver, tmp_path: Path) -> None:
@@ -348,16 +257,6 @@ def test_windows_has_other_names_for_the_same_libraries() -> None:
     assert nvml_places("win32")[0] == "nvml.dll"
 
 
-ABSENT = {  # messages of glibc, musl and Windows, by dlopen(3) and LoadLibraryEx
-    "libcuda.so.1: cannot open shared object file: No such file or directory": True,
-    "Error loading shared library libcuda.so.1: No such file or directory": True,
-    "Could not find module 'libcuda.so.1' (or one of its dependencies).": True,
-    "libdxcore.so: cannot open shared object file: No such file or directory": False,
-    "Error loading shared library libdxcore.so: No such file or directory (needed by libcuda.so.1)": False,
-    "libcuda.so.1: wrong ELF class: ELFCLASS32": False,
-}
-
-
-@pytest.mark.parametrize("reason", ABSENT)
-def test_a_missing_library_and_a_missing_dependency_are_told_apart(reason: str) -> None:
-    assert absent("libcuda.so.1", reason) is ABSENT[reason]
+@pytest.mark.parametrize(("reason", "itself"), table("gpus/absent.txt"))
+def test_a_missing_library_and_a_missing_dependency_are_told_apart(reason: str, itself: str) -> None:
+    assert absent("libcuda.so.1", reason) is (itself == "yes")

@@ -3,8 +3,6 @@
 Files of these tests are small, and lie in memory where the machine has a file system for that.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

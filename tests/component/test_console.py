@@ -1,7 +1,5 @@
 """Tests of the console's output: groups, marks, prefixes, colour and GitHub's workflow commands."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor

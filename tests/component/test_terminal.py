@@ -1,7 +1,5 @@
 """Tests of live progress on a real terminal of known width, by what its screen shows, and without one."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import re

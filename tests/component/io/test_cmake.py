@@ -5,23 +5,9 @@ from pathlib import Path
 from builder.facts.ort.configured import BuildTarget, SourceLine, Trace
 from builder.io.wiring import Wiring
 from tests.support import ROOT
+from tests.support.tables import data_text
 
-HARMFUL = """project(x C CXX)
-execute_process(COMMAND touch {folder}/started RESULT_VARIABLE CODE OUTPUT_VARIABLE SAID)
-file(WRITE {folder}/written text)
-file(COPY ${{CMAKE_CURRENT_LIST_FILE}} DESTINATION {folder})
-configure_file(CMakeLists.txt {folder}/configured)
-try_compile(FITS ${{CMAKE_BINARY_DIR}} {folder}/a.c)
-find_program(SHELL sh)
-add_library(units OBJECT ../onnxruntime/a.cu "${{SHELL}} ${{SAID}} ${{CODE}} ${{FITS}} $ENV{{HOME}}")
-file(GLOB UNITS "../onnxruntime/*.cu")
-function(for_newer)
-  set_target_properties(units PROPERTIES CUDA_ARCHITECTURES "90a-real")
-endfunction()
-for_newer()
-set(CMAKE_CUDA_ARCHITECTURES ${{UNITS}})
-message(FATAL_ERROR "no " more)
-"""
+HARMFUL = data_text("ort/harmful.txt")
 
 
 def test_a_source_starts_no_program_and_writes_no_file(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from tests.support import ROOT
 from tests.support.factories.documents import changed, manifest, members, name, wheels, without
 from tests.support.factories.packages import lock, official, plan
 from tests.support.messages import Told
+from tests.support.tables import table
 
 Json = dict[str, object]
 
@@ -151,19 +152,7 @@ def test_of_a_git_tag_the_archives_of_its_own_list_are_compiled_in(project: Proj
     assert str(eigen.qualifiers["download_url"]) in DEPS
 
 
-@pytest.mark.parametrize(
-    ("key", "purl", "supplier"),
-    [
-        ("git:https://github.com/you/ort.git@main", f"pkg:github/you/ort@{COMMIT}", "you"),
-        (
-            "git:ssh://git@git.example/x/ort.git@main",
-            f"pkg:generic/ort@{COMMIT}?vcs_url=git%2Bssh://git%40git.example/x/ort.git%40{COMMIT}",
-            "ort",
-        ),
-        ("tree:/home/ada/ort", f"pkg:generic/ort@{COMMIT}", "ort"),
-        ("git:https://github.com/microsoft/onnxruntime@v1.21.0", ORT, "Microsoft Corporation"),
-    ],
-)
+@pytest.mark.parametrize(("key", "purl", "supplier"), table("formats/source-purls.txt"))
 def test_a_source_that_is_no_release_is_named_as_what_it_is(
     project: Project, key: str, purl: str, supplier: str
 ) -> None:

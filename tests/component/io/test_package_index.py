@@ -15,21 +15,13 @@ from builder.io.process import Completed
 from tests.doubles.loopback import LoopbackServer, QuietHandler, listening
 from tests.support.fakes.ports import FakeRunner
 from tests.support.messages import Refused
+from tests.support.tables import data_text, table
 
 JSON = "application/vnd.pypi.simple.v1+json"
 
 LINUX = "manylinux_2_27_x86_64.manylinux_2_28_x86_64"
 
-NAMES = (
-    f"gpu_thing-1.0-cp312-cp312-{LINUX}.whl",
-    f"gpu_thing-1.0-cp313-cp313t-{LINUX}.whl",
-    f"gpu_thing-1.0.1-cp312-cp312-{LINUX}.whl",
-    "gpu_thing-1.0-cp312-cp312-win_amd64.whl",
-    "gpu_thing-1.0-cp312-cp312-manylinux_2_34_aarch64.whl",
-    "gpu_thing-1.0-cp312-cp312-musllinux_1_2_x86_64.whl",
-    "gpu_thing-1.0.tar.gz",
-    "gpu_thing-broken.whl",
-)
+NAMES = data_text("formats/index-names.txt").split()
 
 
 def listed(name: str, **changes: object) -> dict[str, object]:
@@ -103,31 +95,11 @@ def test_an_index_of_something_else_is_told(
         index(f"{server}/{path}".replace("://", "://ada:secret@")).python_wheels("gpu-thing==1.0")
 
 
-GPU = tuple(
-    f"onnxruntime_gpu-{version}-{tags}.whl"
-    for version, tags in (
-        ("1.21.0", f"cp311-cp311-{LINUX}"),
-        ("1.22.0", f"cp311-cp311-{LINUX}"),
-        ("1.22.1", f"cp312-cp312-{LINUX}"),  # not for the Python whose wheels are taken
-        ("1.22.1", "cp311-cp311-win_amd64"),
-        ("1.23.0rc1", f"cp311-cp311-{LINUX}"),
-        ("1.23.0", f"cp311-cp311-{LINUX}"),
-        ("1.31.1", "cp311-cp311-manylinux_2_34_aarch64"),
-    )
-)
+GPU = data_text("formats/onnxruntime-gpu-names.txt").split()
 """Wheels like those of the real project, of which 1.22.1 has none."""
 
 
-@pytest.mark.parametrize(
-    ("requirement", "platform"),
-    [
-        ("onnxruntime-gpu==1.22.1", "linux-x64"),
-        ("onnxruntime-gpu==1.31.1", "linux-x64"),
-        ("onnxruntime-gpu==1.21.0", "win-x64"),
-        ("onnxruntime-gpu==1.23.0", "macos-arm64"),
-        ("none==1.0", "linux-x64"),
-    ],
-)
+@pytest.mark.parametrize(("requirement", "platform"), table("formats/not-in-the-index.txt"))
 def test_the_nearest_version_is_told(server: str, refused: Refused, requirement: str, platform: str) -> None:
     """``--host source`` is advised for ONNX Runtime on linux-x64 alone; no login is shown."""
     Page.files = [listed(name) for name in GPU]

@@ -16,6 +16,7 @@ from builder.io.store import Source
 from builder.io.wheel import download_wheel, tag_arguments, unpack_wheel
 from tests.support.fakes.ports import FakeRunner
 from tests.support.messages import Refused, Told
+from tests.support.tables import data_text
 
 HELLO = "sha256=WJG1tSLV3whtD_CxEPvZ0hu0_HFjrzTQgoai6Eb2vgM"
 """RECORD's digest of "hello" and a newline: ``printf 'hello\\n' | openssl dgst -sha256 -binary | basenc
@@ -112,34 +113,13 @@ def test_the_same_name_twice(tmp_path: Path) -> None:
 
 def test_pip_is_asked_for_exactly_the_locked_file(told: Told, refused: Refused) -> None:
     """Names are those of the index; tags follow PEP 425 and PEP 600."""
-    for filename in (
-        "onnxruntime_gpu-1.23.2-cp311-cp311-manylinux_2_27_x86_64.manylinux_2_28_x86_64.whl",
-        "nvidia_cublas_cu12-12.9.1.4-py3-none-manylinux_2_27_x86_64.whl",
-        "thing-1.0-py2.py3-none-any.whl",
-        "thing-1.0-cp39-abi3-win_amd64.whl",
-        "thing-1.0-cp312-abi3-win_amd64.whl",
-    ):
+    for filename in data_text("formats/wheel-names.txt").split():
         told(" ".join(tag_arguments(filename)))
     with refused(ConfigError):
         tag_arguments("cudnn.zip")
 
 
-NAMES = [
-    f"gpu_thing-1.0-{tags}.whl"
-    for tags in (
-        "cp311-cp311-manylinux_2_27_x86_64.manylinux_2_28_x86_64",
-        "cp311-cp311-manylinux_2_39_x86_64",
-        "cp311-cp311-manylinux_2_28_aarch64",
-        "cp312-cp312-manylinux_2_28_x86_64",
-        "cp311-cp311-win_amd64",
-        "py3-none-manylinux2014_x86_64",
-        "py3-none-any",
-        "cp311-cp311-macosx_11_0_arm64",
-        "cp311-cp311-macosx_13_0_arm64",
-        "cp311-cp311-macosx_15_0_arm64",
-        "cp311-cp311-macosx_13_0_x86_64",
-    )
-]
+NAMES = [f"gpu_thing-1.0-{tags}.whl" for tags in data_text("formats/wheel-tags.txt").split()]
 
 ITEM = Input.wheel("gpu-thing==1.0")
 

@@ -6,7 +6,6 @@
 import os
 import random
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from tests.support.factories.public_view import assert_no_name_twice, seen
 from tests.support.factories.publishing import ATTEMPTS, TAG, Desk, bytes_in, open_desk, prepare
 from tests.support.factories.releases import FakeTime
 from tests.support.faults.hosts import HostFault, host_faults
+from tests.support.tables import table
 
 SEED = 20_261_121
 
@@ -28,37 +28,10 @@ ONCE = ("revoke", "403", "meddle", "meddle-more", "move", "retag-late", "gone")
 """Faults that a run never survives, so that one is enough."""
 
 
-cases = partial(host_faults, once=ONCE)
-
-ALL = "access newest list ref immutable create upload assets publish"
-
-EDITS = "meddle meddle-more retag retag-late edit"
-"""What another client does meanwhile."""
-
 FAULTS = [
-    *cases(ALL, "502 429 403 hangup revoke"),
-    *cases("newest create upload assets publish", "down"),
-    *cases("tag upload", "500 503"),
-    *cases("asset", "502 hangup cut", before="older"),
-    *cases("delete", "500 429 lost landed", before="leftovers"),
-    *cases("upload", "retry-after date no-digest late-digest"),
-    *cases("upload", "race race-other", skips=(0, 3)),
-    *cases("upload", "starter gone truncated wrong-digest corrupt lost landed", skips=(0, 4)),
-    *cases("upload", "403 revoke down", skips=(1, 4)),
-    *cases("list upload publish", "reset"),
-    *cases("create upload publish", "secondary 429-bare"),
-    *cases("list create upload publish", "503-later"),
-    *cases("create publish", "lost landed"),
-    *cases("assets publish", "gone"),
-    *cases("publish", EDITS),
-    *cases("publish", EDITS, before="other", skips=(1,)),
-    *cases("publish", "move", before="tagged"),
-    *cases("publish", "move", before="other", skips=(0, 1)),
-    *cases("ref", "move", before="tagged", skips=(0, 1, 2)),
-    *cases("ref", "move", before="other", skips=(1, 2)),
-    *cases("ref", "502 hangup revoke 403", before="tagged", skips=(1, 2)),
-    *cases("publish", "502 lost landed revoke", before="other", skips=(0, 1)),
-    *cases("delete upload", "lost revoke", before="other"),
+    case
+    for routes, kinds, before, skips in table("publish/faults.txt")
+    for case in host_faults(routes, kinds, once=ONCE, before=before, skips=tuple(map(int, skips.split())))
 ]
 
 

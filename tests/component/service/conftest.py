@@ -1,7 +1,5 @@
 """Fixtures with a small sentence transformer."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager

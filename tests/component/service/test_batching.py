@@ -1,7 +1,5 @@
 """Tests of batching: waiting requests are computed together, in order, and within the limits."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Tests of embedding: texts of similar length share a run, and what has no vector is told."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from pathlib import Path

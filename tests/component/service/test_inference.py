@@ -1,7 +1,5 @@
 """Tests of the Open Inference Protocol: JSON, binary tensors, and faulty requests."""
 
-from __future__ import annotations
-
 import gc
 import json
 import struct

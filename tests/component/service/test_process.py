@@ -1,7 +1,5 @@
 """Tests of the service as a process: settings, signals, and the store after a kill."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json

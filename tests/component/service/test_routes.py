@@ -1,7 +1,5 @@
 """Tests of the service's routes through HTTP requests."""
 
-from __future__ import annotations
-
 import base64
 import errno
 import logging

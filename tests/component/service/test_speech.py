@@ -1,7 +1,5 @@
 """Tests of reading audio in pieces and of turning probabilities into segments."""
 
-from __future__ import annotations
-
 import struct
 
 import numpy as np
@@ -9,7 +7,7 @@ import pytest
 from ortpacks_service.errors import RequestError
 from ortpacks_service.speech import Segments, WavReader
 
-from tests.component.service.conftest import Told
+from tests.support.messages import Refused
 from tests.support.service import wav
 
 
@@ -74,11 +72,10 @@ def test_files_as_programs_write_them(data: bytes) -> None:
         *("empty", "four bytes", "ends in its header"),
     ],
 )
-def test_audio_of_another_format_is_told(told: Told, body: bytes) -> None:
+def test_audio_of_another_format_is_told(refused: Refused, body: bytes) -> None:
     reader = WavReader()
-    with pytest.raises(RequestError) as refused:
+    with refused(RequestError):
         assert reader.samples(body).size == reader.rate
-    told(refused.value)
 
 
 SPEECH, UNSURE, SILENCE = 0.9, 0.4, 0.1

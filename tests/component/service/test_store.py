@@ -1,7 +1,5 @@
 """Tests of the store alone: a call is kept whole or not at all, and damage is reported."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 

@@ -20,6 +20,7 @@ from builder.io.transfer import HttpTransfer
 from tests.doubles.fileserver import FileServer, serve
 from tests.support.factories.archiving import files_of_at_most
 from tests.support.fakes.ports import FakeReporter
+from tests.support.tables import data_text
 
 POOL = "pool/main/n/nvcc/nvcc_12.4~12+dfsg-2_amd64.deb"
 
@@ -123,44 +124,13 @@ def test_a_full_disk_leaves_no_part(mirror: FileServer, tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.part"))
 
 
-DEB822 = """\
-Types: deb
-# http://snapshot.debian.org/archive/debian/20250520T000000Z
-URIs: http://one.example/debian
-Suites: bookworm bookworm-updates
-Components: main
+DEB822 = data_text("debian/debian.sources")
 
-Types: deb
-URIs: http://one.example/debian-security
-Suites: bookworm-security
-Components: main
-"""
+CONTINUED = data_text("debian/continued.sources")
 
-CONTINUED = """\
-Types: deb
-uris: file:/x
- \t
-Types: deb
-URIs: http://one.example/debian/
- https://b.example/debian
-Suites:
- trixie
-Components: main
-# end"""
+ONE_LINE = data_text("debian/sources.list")
 
-ONE_LINE = """\
-# deb http://old.example/debian bookworm main
-deb [arch=amd64 signed-by=/k.gpg] http://one.example/debian/ bookworm main contrib # the main one
-deb-src http://one.example/debian trixie main
-deb http://sec.example/debian-security bookworm-security main
-"""
-
-VENDORS = """\
-deb https://php.example/php bookworm main
-deb https://download.example/linux/debian bookworm stable
-deb http://pg.example/apt bookworm-pgdg main
-deb http://one.example/debian bookworm main
-"""
+VENDORS = data_text("debian/vendors.list")
 
 OURS = "http://one.example/debian"
 

@@ -20,6 +20,7 @@ from builder.io.process import Completed, ProcessRunner
 from tests.support.factories.archives import member, tar
 from tests.support.fakes.ports import FakeReporter
 from tests.support.messages import Refused, Told
+from tests.support.tables import table
 
 MIRROR = "http://one.example/debian"
 
@@ -207,22 +208,13 @@ def test_a_snapshots_system_is_not_todays(tmp_path: Path) -> None:
     assert [call[-1] for call in tools.calls[1:]] == [mirror.rstrip("/") for mirror in snapshots]
 
 
-@pytest.mark.parametrize(
-    ("root", "message", "tail", "kind"),
-    [
-        (False, "setsid exited with 25", "E: cannot find newuidmap", errors.CommandError),
-        (False, "setsid exited with 25", "W: no entry in /etc/subuid for ci", errors.CommandError),
-        (True, "failed", "E: Failed to fetch http://one.example/InRelease", errors.TransferError),
-        (True, "failed", "tar: write error: No space left on device", errors.DiskError),
-        (True, "no such suite", "", errors.CommandError),
-    ],
-)
+@pytest.mark.parametrize(("who", "message", "tail", "kind"), table("debian/mmdebstrap.txt"))
 def test_what_a_tool_said_decides_what_is_wrong(
-    tmp_path: Path, refused: Refused, root: bool, message: str, tail: str, kind: type[errors.BuilderError]
+    tmp_path: Path, refused: Refused, who: str, message: str, tail: str, kind: str
 ) -> None:
     tools = Tools(error=errors.CommandError(message, tail=(tail, "E: tar failed")))
-    with refused(kind):
-        rootfs(tmp_path, tools, root=root).tar("bookworm", ())
+    with refused(getattr(errors, kind)):
+        rootfs(tmp_path, tools, root=who == "root").tar("bookworm", ())
     assert left(tmp_path) == []
 
 

@@ -19,13 +19,9 @@ from builder.io.process import Completed
 from tests.support.factories.binaries import BLACKWELL, PTX, SASS, A, F, container, elf, image
 from tests.support.fakes.ports import FakeEngine
 from tests.support.messages import Refused, Told
+from tests.support.tables import data_text
 
-ANSWERS = """
-case $1 in
---list-elf) echo "ELF file    1: x.1.sm_50.cubin"; echo "a warning" >&2; exit 0;;
---list-ptx) echo "cuobjdump info    : File '$2' does not contain device code" >&2; exit 255;;
-esac
-"""
+ANSWERS = data_text("programs/cuobjdump.sh")
 
 
 SHA256 = "ab" * 32

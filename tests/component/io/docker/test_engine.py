@@ -31,6 +31,7 @@ from builder.io.process import Completed
 from tests.doubles.loopback import LoopbackServer, QuietHandler, listening
 from tests.support.fakes.ports import FakeRunner
 from tests.support.messages import Refused, Told
+from tests.support.tables import data_text, table
 
 NOWHERE = {"DOCKER_HOST": "unix:///nonexistent/docker.sock"}
 
@@ -46,12 +47,7 @@ def test_an_address_where_no_engine_answers_is_told(refused: Refused, host: str)
         DockerEngine(FakeRunner(), {"DOCKER_HOST": host}).facts()
 
 
-IMAGES = (
-    {"Id": "sha256:c8e5", "RepoTags": ["ortpacks/cpu:1.21.0", "mine:1"], "Size": 177118668},
-    {"Id": "sha256:39a9", "RepoTags": [], "Size": 247341001},
-    {"Id": "sha256:3da2", "RepoTags": ["ortpacks/bare:assembled-ee875ed74d23"], "Size": 247341001},
-    {"Id": "sha256:4fb0", "RepoTags": None, "Size": 5},
-)
+IMAGES = json.loads(data_text("docker/images.json"))
 """Docker 29.7.2's list of our images, shortened; the last entry, without tags, is in 26.1.5's form."""
 
 
@@ -201,44 +197,24 @@ def test_a_failed_build_shows_the_last_30_lines_of_its_own_programs_or_else_of_b
 @pytest.mark.parametrize(
     ("said", "kind"),
     [
-        # Printed by buildx 0.13 when dockerd 26.1 got SIGKILL, got SIGTERM, and had not started yet.
-        ("ERROR: rpc error: desc = error reading from server: EOF", ToolMissingError),
-        ("ERROR: rpc error: code = Unavailable desc = read: connection reset", ToolMissingError),
-        ("ERROR: Cannot connect to the Docker daemon at unix:///d.sock.", ToolMissingError),
-        ('ERROR: error during connect: Get "https://far/_ping": tls: bad certificate', ToolMissingError),
-        # buildx 0.13 with a builder of driver remote that is not there
-        ("#1 ERROR: context deadline exceeded", ToolMissingError),
-        # BuildKit, the assembler
-        ("ERROR: failed to solve: write /out/x: no space left on device", DiskError),
-        ("#9 81.20 {standard input}: fatal error: /tmp/ccx.o: No space left on device", DiskError),
-        # Printed by buildx 0.13 for dockerd 26.1's pushes
-        ("ERROR: no basic auth credentials", TransferError),
-        ('ERROR: Get "https://h:5/v2/": dial tcp: lookup h on 9.9.9.9:53: no such host', TransferError),
+        *table("docker/refusals.txt"),
+        # buildx 0.13 with a builder of driver remote that is not there; the assembler
+        ("#1 ERROR: context deadline exceeded", "ToolMissingError"),
+        ("#9 81.20 {standard input}: fatal error: /tmp/ccx.o: No space left on device", "DiskError"),
     ],
 )
-def test_an_engine_that_dies_or_is_full_is_told_so(told: Told, said: str, kind: type[BuilderError]) -> None:
-    pushed = {"push": ("h:5/n:1",)} if kind is TransferError else {"output": Path("there/artifact")}
-    error = failed("#7 [1/9] gcc", said, builder="far" if kind is DiskError else None, **pushed)
-    assert type(error) is kind
-    assert (error.retry_after is not None) == (kind is ToolMissingError)
+def test_an_engine_that_dies_or_is_full_is_told_so(told: Told, said: str, kind: str) -> None:
+    pushed = {"push": ("h:5/n:1",)} if kind == "TransferError" else {"output": Path("there/artifact")}
+    error = failed("#7 [1/9] gcc", said, builder="far" if kind == "DiskError" else None, **pushed)
+    assert type(error).__name__ == kind
+    assert (error.retry_after is not None) == (kind == "ToolMissingError")
     told(error)
 
 
-BUILDERS = """\
-NAME/NODE     DRIVER/ENDPOINT   STATUS     BUILDKIT   PLATFORMS
-farm          docker-container
- \\_ farm0       \\_ default     inactive
-default*      docker
- \\_ default    \\_ default       running    v0.12.5    linux/amd64, linux/386
-gone                            error
-"""
+BUILDERS = data_text("docker/builders.txt")
 """Output of buildx 0.13."""
 
-CONTEXTS = """\
-NAME        DESCRIPTION                               DOCKER ENDPOINT               ERROR
-default *   Current DOCKER_HOST based configuration   unix:///var/run/docker.sock
-far                                                   ssh://builder@far
-"""
+CONTEXTS = data_text("docker/contexts.txt")
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from tests.support.factories import packages
 from tests.support.factories.rendered import CUDNN, NVCC, RENDERED
 from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRootfs, FakeStore
 from tests.support.messages import Refused, Told
+from tests.support.tables import data_text
 
 PROJECT = (
     *("templates/smoke.c", "builder/farm/unit.c", "builder/farm/drive.py", "builder/farm/costs.tsv"),
@@ -229,16 +230,7 @@ def test_the_log_holds_every_line_of_every_stage_of_one_build(yard: Yard) -> Non
 
 def test_what_the_build_container_says_is_shown_and_all_but_its_status_logged(yard: Yard, told: Told) -> None:
     yard.lay_out()
-    lines = [
-        "#23 4.567 ortpacks: 550 units to compile, 2 at a time",
-        "#23 90.1 [55/550] Building CUDA object CMakeFiles/a.dir/pool.cu.o",
-        "ortpacks: not from the container",
-        "#5 [build 3/12] RUN echo ortpacks: hello",
-        "#23 1.0 g++ -o ortpacks: x",
-        "#23 DONE 1.0s",
-        "#24 sha256:ab ortpacks: 1 / 2",
-        "#23 1234.567 ortpacks: 1 of the units failed",
-    ]
+    lines = data_text("docker/build-lines.txt").splitlines()
     status = (
         '#23 2.0 ortpacks-progress: {"done":55,"total":550,"share":0.25,"minutes":28,"at_most":true,'
         '"memory":3072,"cached":7}'
@@ -272,48 +264,9 @@ def test_advice_ends_the_error_of_a_compiler(yard: Yard, refused: Refused, failu
     assert caught.value.log == str(yard.place.log)
 
 
-KILLED = [
-    "Killed",
-    "g++-12: fatal error: Killed signal terminated program cc1plus\ncompilation terminated.",
-    "nvcc error   : 'cicc' died due to signal 9 (Kill signal)",
-    "cc1plus: out of memory allocating 65536 bytes after a total of 2145058816 bytes",
-    "virtual memory exhausted: Cannot allocate memory",
-]
-"""Messages of nvcc 12.4's shell when cicc or ptxas is killed, g++ 12 under nvcc, nvcc without a
-shell, cc1plus."""
-
-CRASHED = [
-    "Segmentation fault",
-    "Aborted",
-    "g++-12: internal compiler error: Segmentation fault signal terminated program cc1plus",
-    "pool.cc:12:1: internal compiler error: in convert_move, at expr.cc:223",
-    "nvcc error   : 'cudafe++' died due to signal 6",
-]
-"""Messages of the same programs after a crash."""
-
-GNU = (
-    "/usr/local/cuda/include/crt/host_config.h:143:2: error: #error -- unsupported GNU version! gcc versions "
-    "later than 13 are not supported! The nvcc flag '-allow-unsupported-compiler' can be used to override …"
-)
-"""Message of ``crt/host_config.h`` in CUDA 12.4."""
-
-
-PLAIN = [
-    "",
-    "pool.cc:4:2: error: 'Killed' was not declared in this scope",
-    "pool.cc:4:2: warning: Segmentation fault ahead",
-]
-"""Messages that speak for themselves."""
-
-CLIPPED = "[output clipped, log limit 2MiB reached]"
-
-
-LOGS = (
-    *(*KILLED, *CRASHED, f"{CRASHED[0]}\n{KILLED[0]}", GNU, *PLAIN, CLIPPED, f"Killed\n{CLIPPED}"),
-    "nvcc fatal   : Unsupported gpu architecture 'compute_120'",
-    "ptxas fatal   : Value 'sm_120' is not defined for option 'gpu-name'",
-    "ortpacks: bases.assembled.patches: fix.patch does not apply to ORT 1.21.0",
-)
+LOGS = [line.replace("\\n", "\n") for line in data_text("docker/compiler-logs.txt").splitlines()]
+"""Messages of nvcc 12.4's shell, of g++ 12 and of cc1plus when they are killed, then after a crash; that of
+``crt/host_config.h`` in CUDA 12.4; some that speak for themselves; and those of a log that was cut."""
 
 
 @pytest.mark.parametrize("log", LOGS)

@@ -19,41 +19,26 @@ from tests.doubles.github import REPOSITORY, GitHubDouble
 from tests.support.factories.publishing import Desk, bytes_in
 from tests.support.factories.releases import FakeTime
 from tests.support.fakes.ports import FakeReporter
+from tests.support.tables import table
 
 NOVEMBER_1994 = 784_111_777
 """Unix seconds of RFC 9110's example (5.6.7): ``date -u -d "Sun, 06 Nov 1994 08:49:37 GMT" +%s``."""
-
-AFTER, LEFT, RESET = "Retry-After", "X-RateLimit-Remaining", "X-RateLimit-Reset"
 
 
 def pauses(time: FakeTime) -> list[float]:
     return [pause for pause in time.slept if pause > 1]
 
 
-@pytest.mark.parametrize(
-    ("status", "headers", "message", "wait"),
-    [
-        (403, {AFTER: "30"}, "", 30.0),
-        (429, {AFTER: "Sun, 06 Nov 1994 08:49:37 GMT"}, "", 30.0),
-        (403, {AFTER: "Sun, 06 Nov 1994 08:49:00 GMT"}, "", 1.0),
-        (403, {AFTER: "-5"}, "", 60.0),
-        (429, {AFTER: "soon", LEFT: "0", RESET: "784111757"}, "", 10.0),
-        (403, {LEFT: "0", RESET: "784111647"}, "", 1.0),
-        (403, {LEFT: "12", RESET: "784111837"}, "", None),
-        (403, {LEFT: "0", RESET: "\u00b2"}, "API rate limit exceeded", 60.0),
-        (429, {}, "", 60.0),
-        (403, {}, "You have triggered an abuse detection mechanism.", 60.0),
-        (403, {}, "Resource not accessible by integration", None),
-        (502, {AFTER: "30"}, "", None),
-    ],
-)
-def test_what_github_asks_for(status: int, headers: dict[str, str], message: str, wait: float | None) -> None:
-    assert rate_limit_wait(status, headers, message, now=NOVEMBER_1994 - 30) == wait
+@pytest.mark.parametrize(("status", "headers", "message", "wait"), table("publish/rate-limits.txt"))
+def test_what_github_asks_for(status: str, headers: str, message: str, wait: str) -> None:
+    said = dict(header.split(": ") for header in headers.split("; ") if header)
+    asked = rate_limit_wait(int(status), said, message, now=NOVEMBER_1994 - 30)
+    assert asked == (float(wait) if wait else None)
 
 
 @given(st.text(), st.text())
 def test_no_header_is_too_odd_to_be_read(after: str, reset: str) -> None:
-    headers = {AFTER: after, LEFT: "0", RESET: reset, "Date": after}
+    headers = {"Retry-After": after, "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": reset, "Date": after}
     wait = named_wait(headers, 0.0)
     assert wait is None or wait >= 0
     sent_at(headers)

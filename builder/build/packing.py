@@ -24,7 +24,7 @@ from builder.config.build_plan import (
     planned_units,
 )
 from builder.config.inputs import Input
-from builder.config.variants import Origin, WheelToolkit
+from builder.config.variants import Origin
 from builder.console import Reporter
 from builder.contents.build_record import loads_compile, record_name, record_of
 from builder.contents.check import check, say_report
@@ -258,7 +258,7 @@ def command_of(plan: BuildPlan, plan_options: PlanOptions) -> str:
         named = (one.partition("=")[0] for one in plan_options.dependencies)
         words.append(f"--source {plan.on.source.item.public}")
         words += [f"--dependency {name}={plan.on.dependencies[name].public}" for name in named]
-    if isinstance(plan.on.toolkit, WheelToolkit):
+    if plan.cuda_reason:
         words.append(f"--cuda {plan.on.toolkit.version.partition('.')[0]}")
     if plan_options.widen and not plan.project.packages[plan.variant.name].widen:
         words.append("--widen")

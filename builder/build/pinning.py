@@ -127,8 +127,8 @@ def _pin(wiring: Wiring, item: Input, known: Lock, reporter: Reporter) -> Lock:
 
 def _pin_url(wiring: Wiring, item: Input, known: Lock, reporter: Reporter) -> Pin:
     """Return the pin of a URL; an archive that a source downloads is held to the SHA-1 of its line."""
-    sources = (base.source.item for base in wiring.project.bases.values())
-    listed = ((source, one) for source in sources for one in known.dependencies(source))
+    bases = wiring.project.bases.values()
+    listed = ((base.source.item, one) for base in bases for one in archives(base, known))
     source, one = next(((source, one) for source, one in listed if one.url == item.spec), (None, None))
     store = wiring.store(known, reporter)
     if source is None or one is None:

@@ -1,5 +1,6 @@
 """Tests of the pins that a build makes by itself."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,18 @@ from builder.errors import IntegrityError, TransferError
 from builder.formats.package_names import Host
 from builder.io.store import FileStore
 from builder.io.wiring import Wiring
-from tests.support.factories.intake import COMMIT, DIGEST, FILES, GIT, IMAGE, Intake, take, unlocked, use
+from tests.support.factories.intake import (
+    COMMIT,
+    DIGEST,
+    FILES,
+    GIT,
+    IMAGE,
+    READ,
+    Intake,
+    take,
+    unlocked,
+    use,
+)
 from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRunner, reported
 
 
@@ -91,6 +103,20 @@ def test_a_wheel_without_a_pin_is_given_one_where_it_is_needed(shop: Wiring) -> 
     tree = unpack_pinned(shop, shop.reporter, None, wheel)
     assert tree.is_dir()
     assert written(shop).pins[wheel.key].sha256
+
+
+def test_an_archive_is_held_to_the_list_of_the_base_that_downloads_it(shop: Wiring) -> None:
+    """Another base's source lists the same address with other bytes, and has something in its place."""
+    bases = {name: shop.project.bases[name] for name in ("assembled", "redist")}
+    use(shop, project=replace(shop.project, bases=bases))
+    assembled = bases["assembled"]
+    other = tuple(replace(one, sha1="4567" * 10) for one in READ.dependencies)
+    assert {one.name for one in other} <= assembled.dependencies.keys()
+    before = Lock({}, {assembled.source.item.key: replace(READ, dependencies=other)})
+    shop.lock_file.write_text(render_lock(before))
+    intake = take(shop, Intake())
+    pin_base(shop, "redist", shop.reporter, Host.WHEEL)
+    assert {intake.sha1[f"url:{url}"] for url in FILES} == {"0123" * 10}
 
 
 def test_an_archive_that_is_not_of_its_lists_sha1_is_given_no_pin(tmp_path: Path) -> None:

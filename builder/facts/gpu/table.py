@@ -1,4 +1,4 @@
-"""Table of NVIDIA's GPUs: one row for each compute capability. A new GPU is added as a row of ``GPUS``.
+"""Table of NVIDIA's GPUs: ``table.json`` has one row for each compute capability. A new GPU is added there.
 
 All other lists of GPUs are computed from ``GPUS``: columns of reports, architectures of an nvcc, driver
 floors, product names, embedded parts. Only ``virtualcard/resolver.c`` has, on purpose, a second table of the
@@ -16,10 +16,12 @@ Sources:
 
 from __future__ import annotations
 
+import json
+import pkgutil
 import re
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Iterable, Mapping, Optional, Tuple
+from typing import Iterable, Iterator, Mapping, Optional, Tuple
 
 from builder.facts.gpu.architectures import Capability
 
@@ -99,182 +101,18 @@ class Gpu:
         return self.capability.number
 
 
-GPUS: Tuple[Gpu, ...] = (
-    Gpu(
-        Capability(3, 0),
-        "Kepler",
-        "",
-        listed=False,
-        products=(
-            r"GeForce (GTX 6(45|50|60|70|80|90)( Ti( Boost)?)?|GTX 7[67]0( Ti)?|GT 740)",
-            r"GeForce (GT 640M LE|GT 6(40|45|50)M|GTX 6[68]0M|GTX 6(70|75|80)MX)",
-            r"GeForce (GT 7(45|50|55)M|GTX 7(60|65|70|80)M|GTX 880M)",
-            r"Quadro (410|K(420|600|2000D?|4000|4200|5000)|K(500|[1-5]000|[1-5]100)M)|NVS 510",
-            r"Tesla K10|GRID K(1|2|340|520)",
-        ),
-    ),
-    Gpu(Capability(3, 2), "Kepler", "", listed=False, products=(r"GK20A|(Tegra K|Jetson TK)1",)),
-    Gpu(
-        Capability(3, 5),
-        "Kepler",
-        "",
-        listed=False,
-        products=(
-            r"GeForce (GTX 780( Ti)?|GTX TITAN( Black| Z)?|920M)",
-            r"Quadro K(5200|6000|510M|610M)|Tesla K20([cms]|Xm?)?|Tesla K40([cdmst]|st)?",
-        ),
-    ),
-    Gpu(Capability(3, 7), "Kepler", "", listed=False, products=(r"Tesla K80",)),
-    Gpu(
-        Capability(5, 0),
-        "Maxwell",
-        "GeForce GTX 750, Quadro K2200 and M2000M",
-        first_cuda=(11, 0),
-        products=(
-            r"GeForce (GTX 745|GTX 750( Ti)?|GTX 850M|GTX 9[56]0M|8(30|40|45)M)",
-            r"GeForce (9[34]0MX?|920MX|945M|MX1[13]0)",
-            r"Quadro (K620M?|K1200|K2200M?|M(500|600|1000|2000)M|M520|M1200)|Tesla M10|NVS 810",
-        ),
-    ),
-    Gpu(
-        Capability(5, 2),
-        "Maxwell",
-        "GeForce GTX 900, Tesla M40 and M60",
-        first_cuda=(11, 0),
-        products=(
-            r"GeForce (GTX 9[5678]0( Ti)?|GTX 9(65|70|80)M|GTX TITAN X)",
-            r"Quadro M(2000|2200|4000|5000|5500M?|6000)|(Tesla|GRID) M(4|6|40|60)",
-        ),
-    ),
-    Gpu(
-        Capability(5, 3),
-        "Maxwell",
-        "Jetson Nano and TX1",
-        module="Nano",
-        first_cuda=(11, 0),
-        products=(r"GM20B|(Tegra X|Jetson TX)1|Jetson Nano",),
-    ),
-    Gpu(
-        Capability(6, 0),
-        "Pascal",
-        "Tesla P100, Quadro GP100",
-        first_cuda=(11, 0),
-        products=(r"(Tesla |GRID )?P100|Quadro GP100",),
-    ),
-    Gpu(
-        Capability(6, 1),
-        "Pascal",
-        "GeForce GTX 10, Tesla P4 and P40",
-        first_cuda=(11, 0),
-        products=(
-            r"GeForce (GTX 10[5678]0( Ti)?|GT 10[13]0|MX(150|230|250|330|350))|TITAN (Xp|X( \(Pascal\))?)",
-            r"(Quadro )?P(400|500|520|600|620|[1-6]000|[2345]200)|(Tesla |GRID )?P(4|6|40)|P10[246]-\d{3}",
-        ),
-    ),
-    Gpu(
-        Capability(6, 2),
-        "Pascal",
-        "Jetson TX2",
-        module="TX2",
-        first_cuda=(11, 0),
-        products=(r"GP10B|(Tegra X|Jetson TX)2",),
-    ),
-    Gpu(
-        Capability(7, 0),
-        "Volta",
-        "Tesla V100, Titan V",
-        first_cuda=(11, 0),
-        products=(r"(Tesla |GRID )?V100S?|Quadro GV100|TITAN V( CEO Edition)?",),
-    ),
-    Gpu(
-        Capability(7, 2),
-        "Volta",
-        "Jetson Xavier",
-        module="Xavier",
-        first_cuda=(11, 0),
-        products=(r"GV11B|(Jetson (AGX )?)?Xavier( NX)?",),
-    ),
-    Gpu(
-        Capability(7, 5),
-        "Turing",
-        "GeForce RTX 20 and GTX 16, T4",
-        first_cuda=(11, 0),
-        products=(
-            r"GeForce (GTX 16[356]0( Ti| SUPER)?|RTX 20[678]0( Ti| SUPER)?|MX[45]50)|TITAN RTX",
-            r"Quadro RTX [34568]000",
-            r"(Quadro )?T(400|500|550|600|1000|1200|2000)E?|(Tesla |GRID )?T(4G?|10|40)",
-        ),
-    ),
-    Gpu(Capability(8, 0), "Ampere", "A100, A30", first_cuda=(11, 0), products=(r"(GRID )?A(30|100)X?|A800",)),
-    Gpu(
-        Capability(8, 6),
-        "Ampere",
-        "GeForce RTX 30, RTX A6000, A10 and A40",
-        first_cuda=(11, 1),
-        products=(
-            r"GeForce (RTX 30[5-9]0( Ti)?|RTX 2050|MX570( A)?)|(GRID )?A(2|10[GM]?|16|40)",
-            r"RTX A(400|500|[1-6]000|[45]500)",
-        ),
-    ),
-    Gpu(
-        Capability(8, 7),
-        "Ampere",
-        "Jetson Orin",
-        module="Orin",
-        first_cuda=(11, 4),
-        products=(r"(Jetson (AGX )?)?Orin( NX| Nano)?",),
-    ),
-    Gpu(Capability(8, 8), "Ampere", "no product in NVIDIA's list", first_cuda=(13, 0), listed=False),
-    Gpu(
-        Capability(8, 9),
-        "Ada",
-        "GeForce RTX 40, L4 and L40",
-        first_cuda=(11, 8),
-        products=(
-            r"GeForce RTX 40[5-9]0( Ti)?( SUPER| D)?|L(2|4|20|40[GS]?)",
-            r"RTX (500|[1-6]000|3500|4000 SFF|4500|5880|2000E) Ada Generation",
-        ),
-    ),
-    Gpu(
-        Capability(9, 0),
-        "Hopper",
-        "H100, H200, GH200",
-        first_cuda=(11, 8),
-        products=(r"H(20|100|200|800)|GH200",),
-    ),
-    Gpu(Capability(10, 0), "Blackwell", "B200, GB200", first_cuda=(12, 8), products=(r"G?B200",)),
-    Gpu(
-        Capability(10, 1),
-        "Blackwell",
-        "Jetson Thor",
-        module="Thor",
-        first_cuda=(12, 8),
-        listed=False,
-        renamed=110,
-    ),
-    Gpu(Capability(10, 3), "Blackwell", "B300, GB300", first_cuda=(12, 9), products=(r"G?B300",)),
-    Gpu(Capability(10, 7), "Rubin", "no product in NVIDIA's list", first_cuda=(13, 4), listed=False),
-    Gpu(Capability(11, 0), "Blackwell", "Jetson Thor", module="Thor", first_cuda=(13, 0)),
-    Gpu(
-        Capability(12, 0),
-        "Blackwell",
-        "GeForce RTX 50, RTX PRO Blackwell",
-        first_cuda=(12, 8),
-        products=(
-            r"GeForce RTX 50[5-9]0( Ti| D( V2)?)?",
-            r"RTX PRO (500|[1-6]000|4500)( 72GB)? Blackwell( Generation)?",
-            r"RTX PRO [1-6][05]00 Blackwell ((Max-Q )?Workstation|Server|SFF) Edition",
-        ),
-    ),
-    Gpu(
-        Capability(12, 1),
-        "Blackwell",
-        "GB10 (DGX Spark)",
-        grace=True,
-        first_cuda=(12, 9),
-        products=(r"GB10",),
-    ),
-)
+def _read() -> Iterator[Gpu]:
+    for row in json.loads(pkgutil.get_data(__name__, "table.json") or b""):
+        first = row.get("first_cuda")
+        read = {
+            "capability": Capability.parse(row["capability"]),
+            "first_cuda": tuple(map(int, first.split("."))) if first else None,
+            "products": tuple(row.get("products", ())),
+        }
+        yield Gpu(**{**row, **read})
+
+
+GPUS: Tuple[Gpu, ...] = tuple(_read())
 """Every GPU from Kepler on, by capability."""
 
 BY_CAPABILITY: Mapping[Capability, Gpu] = {gpu.capability: gpu for gpu in GPUS}

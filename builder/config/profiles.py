@@ -1,4 +1,4 @@
-"""Profiles, the amounts of ORT that are compiled: CMake options, each with reason and source.
+"""Profiles, the amounts of ORT that are compiled: the CMake options of ``profiles.json``.
 
 An option is set where ORT's source has it (``SourceRules.options``). Line numbers are those of 1.21.0's
 ``cmake/CMakeLists.txt``. Options whose default is the wanted value are set too, because a default can change,
@@ -7,8 +7,10 @@ as that of FPA_INTB_GEMM did. An option whose default the compiler is too old fo
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from importlib.resources import files
 
 from builder.config.build_plan import BuildPlan, CompilePlan
 from builder.errors import ConfigError
@@ -38,76 +40,20 @@ class Option:
         return "BOOL" if self.value in {"ON", "OFF"} else "STRING"
 
 
-_CMAKE = "CMake's documentation"
+_READ = json.loads(files("builder.config").joinpath("profiles.json").read_text(encoding="utf-8"))
 
-_SCRIPT = "tools/ci_build/github/linux/build_cuda_c_api_package.sh"
-
-COMMON: tuple[Option, ...] = (
-    Option("CMAKE_BUILD_TYPE", "Release", "as the official build", f"{_SCRIPT} of 1.21.0"),
-    Option("onnxruntime_USE_CUDA", "ON", "the CUDA provider is what we ship", "CMakeLists.txt line 72"),
-    Option("onnxruntime_BUILD_SHARED_LIB", "ON", "a host library for every language", f"{_SCRIPT} of 1.21.0"),
-    Option(
-        *("onnxruntime_USE_FULL_PROTOBUF", "ON", "the whole of protobuf, static"), "CMakeLists.txt line 118"
-    ),
-    Option("onnxruntime_BUILD_UNIT_TESTS", "OFF", "ORT's own tests need a GPU", "build.py --skip_tests"),
-    Option("CMAKE_BUILD_WITH_INSTALL_RPATH", "ON", "no RUNPATH into the build machine", _CMAKE),
-    Option("CMAKE_INSTALL_RPATH", "$ORIGIN", "libraries find their neighbours", _CMAKE),
-    Option(
-        *("onnxruntime_NVCC_THREADS", "1", "as the official build; memory is per thread"),
-        "1.21.0's onnxruntime_providers_cuda.cmake line 158: default 1; at 00a7441: default 4",
-        is_needed=False,
-        is_changed=True,
-    ),
-    Option(
-        *("onnxruntime_USE_FPA_INTB_GEMM", "OFF", "as the official C package: 54 MB, and slow to compile"),
-        "pull requests 25802 (the option), 26002 (341 to 287 MB without)",
-        is_needed=False,
-    ),
-)
-"""The options of every profile."""
-
-_LEAN_SOURCE = (
-    "CMakeLists.txt lines 149, 97 to 99, and 847: without contrib operators 1.21.0 turns all three off"
-)
-
-PROFILES: Mapping[Profile, tuple[Option, ...]] = {
-    Profile.FULL: (
-        Option(
-            "onnxruntime_DISABLE_CONTRIB_OPS", "OFF", "full: contrib operators", "CMakeLists.txt line 149"
-        ),
-        Option("onnxruntime_USE_FLASH_ATTENTION", "ON", "full: serves sm_80 on", "CMakeLists.txt line 97"),
-        Option("onnxruntime_USE_LEAN_ATTENTION", "ON", "full: decoding", "CMakeLists.txt line 98"),
-        Option(
-            *("onnxruntime_USE_MEMORY_EFFICIENT_ATTENTION", "ON", "full: attention below sm_80 too"),
-            "CMakeLists.txt line 99",
-        ),
-    ),
-    Profile.LEAN: (
-        Option("onnxruntime_DISABLE_CONTRIB_OPS", "ON", "lean: 54 CUDA units instead of 155", _LEAN_SOURCE),
-        Option("onnxruntime_USE_FLASH_ATTENTION", "OFF", "lean: flash attention needs sm_80", _LEAN_SOURCE),
-        Option("onnxruntime_USE_LEAN_ATTENTION", "OFF", "lean: part of flash attention", _LEAN_SOURCE),
-        Option(
-            *("onnxruntime_USE_MEMORY_EFFICIENT_ATTENTION", "OFF", "lean: serves contrib ops only"),
-            _LEAN_SOURCE,
-        ),
-    ),
+_TABLES: Mapping[str, tuple[Option, ...]] = {
+    part: tuple(Option(**row) for row in rows) for part, rows in _READ.items()
 }
+"""The options of every profile, ``common``, and what a profile has besides."""
 
-_MINIMAL = Option(
-    *("onnxruntime_CUDA_MINIMAL", "ON", "minimal: the EP's frame, one CUDA unit; for tests"),
-    "CMakeLists.txt line 79",
-)
-
-_NO_CPUINFO = Option(
-    *("onnxruntime_ENABLE_CPUINFO", "OFF", "only the host library asks for it", "CMakeLists.txt line 229"),
-    is_needed=False,
-)
+_PARTS = {Profile.FULL: ("full",), Profile.LEAN: ("lean",), Profile.MINIMAL: ("lean", "minimal")}
 
 
 def options(
     profile: Profile, rules: SourceRules, cuda: str, unused: Iterable[Launch], *, cpuinfo: bool
 ) -> tuple[Option, ...]:
-    """Return the options of a profile that ORT's source has, those of ``COMMON`` first.
+    """Return the options of a profile that ORT's source has, those of every profile first.
 
     ``cuda``: nvcc's version. ``unused``: the units that no GPU of the set launches (``left_out``); their
     options are ``OFF``. ``cpuinfo``: whether the source of the host library's CPU detection library is
@@ -158,12 +104,8 @@ def _switched_off(option: Option) -> Option:
 
 
 def _all(profile: Profile, cpuinfo: bool) -> Iterator[Option]:
-    yield from COMMON
-    yield from PROFILES[Profile.LEAN if profile is Profile.MINIMAL else profile]
-    if profile is Profile.MINIMAL:
-        yield _MINIMAL
-    if not cpuinfo:
-        yield _NO_CPUINFO
+    for part in ("common", *_PARTS[profile], *(() if cpuinfo else ("without_cpuinfo",))):
+        yield from _TABLES[part]
 
 
 def build_targets(host: Host) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ compile. Each of its patterns is printed by the tool itself: nvcc 12.4 and GCC 1
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -16,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from importlib.resources import files
 from pathlib import Path
 
 from builder.config.build_plan import BuildPlan, Rendered, Workplace
@@ -215,38 +217,7 @@ def _followed(log: Path, reporter: Reporter) -> Iterator[Callable[[str], None]]:
         yield follow
 
 
-_KNOWN_FAILURES = {
-    r"^Killed$|died due to signal 9\b|Killed signal terminated program|virtual memory exhausted|"
-    r"out of memory allocating \d+ bytes": (
-        "A compiler was killed: the machine ran out of memory. Nothing is wrong with the source. Run the "
-        "same command with --jobs, and half as many as ran at a time; or with --memory, and less than is "
-        "free. Finished units are kept."
-    ),
-    r"unsupported GNU version! .*not supported": (
-        "This nvcc refuses the host compiler. Name an older one in variants.yaml, "
-        "bases.<base>.packages (nvcc 12.4 takes g++ up to 13)."
-    ),
-    r"Unsupported gpu architecture|is not defined for option 'gpu-": (
-        "The toolchain does not know an architecture of the set: see variants.<name>.sm. "
-        "`./run plan` says what the toolchain can build."
-    ),
-    r"needs an nvcc that knows sm_\d+": (
-        "Compile with CUDA 13's own nvcc (--cuda 13: its packages need driver 580 or newer), or take the "
-        "architecture out of the set."
-    ),
-    r"bases\.\w+\.patches: \S+ does not apply": (
-        "Make the patch anew against this version's source, or take it out of variants.yaml."
-    ),
-    r"died due to signal (?!9\b)\d+|internal compiler error|"
-    r"^(?:Segmentation fault|Aborted|Bus error|Illegal instruction)(?: \(core dumped\))?$": (
-        "A compiler crashed. Run the same command again: finished units are kept. If the same unit crashes "
-        "again, it is a fault of the compiler: another version of it, or a patch to that unit, is needed."
-    ),
-    r"^\[output clipped, log limit": (
-        "The engine keeps no more of a step's output (its BUILDKIT_STEP_LOG_MAX_SIZE), so the reason is "
-        "missing. Run the same command again: finished units are kept, and the others alone print less."
-    ),
-}
+_KNOWN_FAILURES = json.loads(files("builder.compile").joinpath("stages.json").read_text(encoding="utf-8"))
 """Advice by the pattern of what a tool prints, the likeliest cause first."""
 
 

@@ -7,9 +7,11 @@ cuDNN's documentation for the libraries that it opens at run time.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib.resources import files
 
 from builder.binary.library_names import BRIDGE, HOST, NVIDIA, ONNXRUNTIME, TENSORRT, family_of
 from builder.config.build_plan import BuildPlan
@@ -69,41 +71,10 @@ class _Spelling:
     """Names of libraries by role; ``{cuda}`` is CUDA's version, ``{digits}`` the same without its dot."""
 
 
-_SPELLINGS: Mapping[tuple[bool, str], _Spelling] = {
-    (False, "12"): _Spelling(
-        "nvidia/{own}/lib",
-        "libcudnn{part}.so.9",
-        {
-            "cudart": ("libcudart.so.12",),
-            "cublas": ("libcublas.so.12", "libcublasLt.so.12"),
-            "cufft": ("libcufft.so.11",),
-            "curand": ("libcurand.so.10",),
-            "nvrtc": ("libnvrtc.so.12", "libnvrtc-builtins.so.{cuda}"),
-        },
-    ),
-    (False, "13"): _Spelling(
-        "nvidia/cu13/lib",
-        "libcudnn{part}.so.9",
-        {
-            "cudart": ("libcudart.so.13",),
-            "cublas": ("libcublas.so.13", "libcublasLt.so.13"),
-            "cufft": ("libcufft.so.12",),
-            "curand": ("libcurand.so.10",),
-            "nvrtc": ("libnvrtc.so.13", "libnvrtc-builtins.so.{cuda}"),
-        },
-    ),
-    (True, "12"): _Spelling(
-        "nvidia/{own}/bin",
-        "cudnn{part}64_9.dll",
-        {
-            "cudart": ("cudart64_12.dll",),
-            "cublas": ("cublas64_12.dll", "cublasLt64_12.dll"),
-            "cufft": ("cufft64_11.dll",),
-            "nvrtc": ("nvrtc64_120_0.dll", "nvrtc-builtins64_{digits}.dll"),
-        },
-    ),
-}
-"""Names by whether the system is Windows, and by CUDA's major version.
+_READ = json.loads(files("builder.contents").joinpath("required_files.json").read_text(encoding="utf-8"))
+
+_SPELLINGS: Mapping[str, _Spelling] = {system: _Spelling(**values) for system, values in _READ.items()}
+"""Names by system and CUDA's major version.
 
 ONNX Runtime for Windows uses no cuRAND.
 
@@ -271,7 +242,7 @@ def _nvidia(plan: BuildPlan) -> Iterator[RequiredFile]:
 
 def _spelling(platform: str, cuda: str) -> _Spelling:
     major = cuda.partition(".")[0]
-    spelling = _SPELLINGS.get((platform == WINDOWS, major))
+    spelling = _SPELLINGS.get(f"{platform.partition('-')[0]}-cuda{major}")
     if spelling is None:
         raise ValidationError(
             f"CUDA {cuda} on {platform}: what NVIDIA's wheels for it hold was never looked up",

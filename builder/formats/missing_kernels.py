@@ -11,6 +11,8 @@ names.
 
 from __future__ import annotations
 
+import json
+import pkgutil
 import re
 from dataclasses import dataclass
 from typing import NamedTuple, Optional, Sequence, Tuple
@@ -153,33 +155,16 @@ def missing_kernel_cause(
     return Cause(name, operator, consequence.otherwise) if operator and consequence else None
 
 
-_OF_ONNX = (
-    *("Affine", "Crop", "DynamicSlice", "ImageScaler", "LayerNormalization(1)", "ParametricSoftplus"),
-    *("ScaledTanh", "SimplifiedLayerNormalization", "ThresholdedRelu(1)"),
-)
+_CONTRIB = json.loads(pkgutil.get_data(__name__, "missing_kernels.json") or b"")
 
-_OF_MICROSOFT = (
-    *("Attention", "BeamSearch", "BiasAdd", "BiasDropout", "BiasGelu", "BiasSoftmax", "BiasSplitGelu"),
-    *("BitmaskBiasDropout", "BitmaskDropout", "ComplexMul", "ComplexMulConj"),
-    *("ConvTransposeWithDynamicPads", "DecoderAttention", "DecoderMaskedMultiHeadAttention"),
-    *("DecoderMaskedSelfAttention", "DequantizeLinear", "DequantizeWithOrder", "DynamicTimeWarping"),
-    *("EmbedLayerNormalization", "FastGelu", "FusedConv", "FusedMatMul", "GatedRelativePositionBias"),
-    *("Gelu", "GemmFloat8", "GemmaRotaryEmbedding", "GreedySearch", "GridSample", "GroupNorm"),
-    *("GroupQueryAttention", "Inverse", "Irfft", "LongformerAttention", "MatMulBnb4", "MatMulNBits", "MoE"),
-    *("MultiHeadAttention", "NGramRepeatBlock", "NhwcConv", "PackedAttention"),
-    *("PackedMultiHeadAttention", "QAttention", "QMoE", "QOrderedAttention", "QOrderedGelu"),
-    *("QOrderedLayerNormalization", "QOrderedLongformerAttention", "QOrderedMatMul", "QuantizeLinear"),
-    *("QuantizeWithOrder", "QuickGelu", "RelativePositionBias", "RemovePadding", "RestorePadding", "Rfft"),
-    *("RotaryEmbedding", "Sampling", "SkipGroupNorm", "SkipLayerNormalization"),
-    *("SkipSimplifiedLayerNormalization", "SparseAttention", "TransposeMatMul", "Trilu", "UnfoldTensor"),
-    "WhisperBeamSearch",
-)
-
-_LEAN = MissingKernels(ONNX, _OF_ONNX)
+_LEAN = MissingKernels(ONNX, tuple(_CONTRIB[_ONNX_TITLE]))
 """Contrib operators in ONNX's domain, two of them older versions of ONNX's own operators. Source: 1.21.0's
 ``contrib_ops/cuda/cuda_contrib_kernels.cc``, and the same file at 004b79e of 2026."""
 
-_LEAN_AS_READ = (MissingKernels(MICROSOFT, _OF_MICROSOFT), MissingKernels(NHWC, ("GridSample",)))
+_LEAN_AS_READ = (
+    MissingKernels(MICROSOFT, tuple(_CONTRIB[MICROSOFT])),
+    MissingKernels(NHWC, ("GridSample",)),
+)
 """Contrib operators in other domains. Source: the same file of 1.21.0, and line 152 of
 ``core/providers/cuda/cuda_nhwc_kernels.cc``."""
 

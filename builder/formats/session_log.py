@@ -6,10 +6,12 @@ cause and a remedy.
 
 from __future__ import annotations
 
+import json
+import pkgutil
 import re
 from collections import Counter
 from typing import Counter as Counted
-from typing import Dict, List, Optional, Set, Tuple
+from typing import Dict, List, Mapping, Optional, Set, Tuple
 
 from builder.formats.text import shortened
 
@@ -106,44 +108,12 @@ class Placement:
 def explanation_of(message: str, ort_version: str) -> Optional[str]:
     """Return a cause and a remedy for a message of ``CreateSession``; ``None`` for an unknown message."""
     for pattern, sentence in _KNOWN.items():
-        match = pattern.search(message)
+        match = re.search(pattern, message)
         if match:
             names = map(shortened, match.groups())
             return sentence.format(*names, path=match[1], runtime=f"ONNX Runtime {ort_version}")
     return None
 
 
-_UNKNOWN = (
-    "{{runtime}} knows no operator {operator}: it comes with a library of custom operators, which the "
-    "application has to register, or with a newer ONNX Runtime. Export the model without it, or register its "
-    "library."
-)
-
-_KNOWN = {
-    re.compile(r"Opset (\d+) is under development.*?domain (\S+) is till opset (\d+)", re.DOTALL): (
-        "{runtime} knows {1} up to {2}; this model asks for {0}: export it again with opset_version={2}, or "
-        "take a package of a newer ONNX Runtime."
-    ),
-    re.compile(r"Unsupported model IR version: (\d+), max supported IR version: (\d+)"): (
-        "{runtime} reads IR versions up to {1}; this model is written in {0}: save it again with "
-        "model.ir_version = {1}, or take a package of a newer ONNX Runtime."
-    ),
-    re.compile(r"Fatal error: ([\w.]+):(\w+)\(-?\d+\) is not a registered function/op"): _UNKNOWN.format(
-        operator="{0}:{1}"
-    ),
-    re.compile(r"No Op registered for (.+?) with domain_version of (\d+)", re.DOTALL): _UNKNOWN.format(
-        operator="ai.onnx:{0} in opset {1}"
-    ),
-    re.compile(r"No opset import for domain '(.*?)'", re.DOTALL): (
-        "{runtime} has to know which opset of the domain '{0}' the model was written for, and the model does "
-        "not say: add it to its opset_import, or export the model again."
-    ),
-    re.compile(r"Could not find an implementation for (\w+)\((\d+)\) node"): (
-        "{runtime} has no kernel for {0} of version {1}, on CUDA or on the CPU: export the model again with "
-        "a newer opset_version or another type."
-    ),
-    re.compile(r"cannot get file size: [^\[]*\[(.+?)\]"): (
-        "{runtime} cannot read the model's weights from {path}: put the file of external data beside it."
-    ),
-}
+_KNOWN: Mapping[str, str] = json.loads(pkgutil.get_data(__name__, "session_log.json") or b"")
 """Messages of ONNX Runtime and their explanations, in which ``{0}`` is the pattern's first group."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,31 +42,8 @@ JSON = "as JSON; messages go to standard error"
 """The help line of ``--json``."""
 
 FLAGS: Mapping[str, tuple[object, str]] = {
-    "variant": ([], "a variant or provider of variants.yaml; may be given more than once"),
-    "all": (
-        False,
-        "every variant and provider without `all: false` in variants.yaml; ./run matrix lists them",
-    ),
-    "base": ("auto", "auto (the first of variants.yaml that is available), nvidia, assembled or redist"),
-    "source": (
-        None,
-        "compile this ONNX Runtime: a folder, an archive, or a git repository's path or URL[@REF]",
-    ),
-    "dependency": ([], "with --source: NAME=WHAT, in place of an archive of its cmake/deps.txt"),
-    "cuda": (None, "compile with and for this CUDA of toolkits: 13 (GPUs from 7.5 and drivers from 580 on)"),
-    "origin": (None, "auto (wheel where it serves the whole set), wheel or source"),
-    "profile": (None, "full, lean or minimal; less than full is always compiled"),
-    "host": (None, "wheel or source: where libonnxruntime.so.1 comes from"),
-    "widen": (False, "add architectures so that the package runs wherever plain code for the set does"),
-    "mixed": (
-        False,
-        "repack the wheel of onnxruntime.version where it serves the set, whatever the base's version",
-    ),
-    "release": (False, "refuse now what publish would refuse: less than full, unpinned bases"),
-    "builder": (None, "buildx builders to compile on: NAME[,NAME...]; a variant takes the least busy one"),
-    "context": (None, "Docker contexts to compile on: NAME[,NAME...]"),
-    "offline": (False, "fetch nothing: everything must be in the cache"),
-    "dist": (None, "folder for results (dist)"),
+    flag: (default, line)
+    for flag, (default, line) in json.loads(Path(__file__).with_suffix(".json").read_text("utf-8")).items()
 }
 """The default and the help line of each flag that several verbs share, in the order of verbs for variants.
 

@@ -18,19 +18,7 @@ _FOLDER = "/inspect"
 
 _NOT_FOUND = 127
 
-_SCRIPT = r"""
-library=$1
-command -v cuobjdump >/dev/null || exit 127
-for kind in elf ptx; do
-    cuobjdump --list-$kind "$library" >/tmp/$kind.out 2>/tmp/$kind.err
-    echo $? >/tmp/$kind.code
-done
-for part in elf.code elf.out elf.err ptx.code ptx.out ptx.err; do
-    printf '\n@@ %s\n' "$part"
-    cat /tmp/$part
-done
-printf '\n@@ end\n'
-"""
+_SCRIPT = Path(__file__).with_name("cuobjdump.sh").read_text(encoding="utf-8")
 """A script in sh that prints each listing's exit code and streams separately, so that none is hidden."""
 
 _PARTS = ("elf.code", "elf.out", "elf.err", "ptx.code", "ptx.out", "ptx.err", "end")

@@ -37,7 +37,7 @@ from builder.config.inputs import OFFICIAL_WHEELS, TRIALS, Input, Lock
 from builder.config.variants import Base, Origin, SuiteSystem
 from builder.contents.required_files import required_files
 from builder.errors import DiskError
-from builder.facts.ort.versions import sm_names
+from builder.facts.gpu.architectures import sm_names
 from builder.farm.costs import Cost, cost_of, estimate, is_cuda
 from builder.formats.package_names import LINUX, Host, Profile
 from builder.io.debian.rootfs import DebianRootfs

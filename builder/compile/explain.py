@@ -19,11 +19,11 @@ from builder.config.build_plan import BuildPlan, CompilePlan, compile_plan
 from builder.config.build_plan import lost as lost_capabilities
 from builder.config.profiles import options_of
 from builder.config.toolkits import TOOLS, check_version, toolkit_of
+from builder.facts.gpu.architectures import sm_names
 from builder.facts.gpu.compatibility import runs_sass, version_of
 from builder.facts.gpu.table import CAPABILITIES
 from builder.facts.ort.known_rules import loads, standing_for
-from builder.facts.ort.units import Compiled, read_list
-from builder.facts.ort.versions import sm_names
+from builder.facts.ort.source_rules import Compiled
 from builder.formats.package_names import Profile
 
 
@@ -142,7 +142,7 @@ def _differences(plan: BuildPlan, division: CompilePlan) -> Iterator[Difference]
 def _architectures(plan: BuildPlan, division: CompilePlan) -> Difference:
     version, sm = plan.ort_version, plan.variant.sm
     official = arch_list(version)
-    wheel, archive = (read_list(listed, plan.rules) for listed in (official.wheel, official.archive))
+    wheel, archive = (plan.rules.read_list(listed) for listed in (official.wheel, official.archive))
     ours = Compiled(sm, ()) if plan.rules.refused(sm) else division.whole_list
     reason = f"variants.{plan.variant.name}.sm; theirs is the wheel's for CUDA 12, the archive's is {archive}"
     return Difference("CMAKE_CUDA_ARCHITECTURES", str(ours), str(wheel), reason)

@@ -25,11 +25,10 @@ from builder.errors import (
     TransferError,
     ValidationError,
 )
-from builder.facts.gpu.architectures import Arch
+from builder.facts.gpu.architectures import Arch, sm_names
 from builder.facts.gpu.compatibility import driver_window, runs_sass
 from builder.facts.gpu.table import CAPABILITIES
 from builder.facts.ort.source_rules import SourceRules
-from builder.facts.ort.versions import sm_names
 from builder.finding import Code, Finding, Severity
 from builder.formats.missing_kernels import cannot_run, consequence_of, counted
 from builder.formats.package_names import CUDA, PROVIDER_LIBRARIES, WINDOWS, Host, Profile

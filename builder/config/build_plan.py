@@ -20,14 +20,13 @@ from pathlib import Path
 from builder.config.inputs import DebianPackage, Input
 from builder.config.repairs import repairs_for
 from builder.config.variants import Base, Origin, Project, Variant
-from builder.facts.gpu.architectures import Arch, Capability
+from builder.facts.gpu.architectures import Arch, Capability, sm_names
 from builder.facts.gpu.compatibility import assembles, compilable, runs_sass
 from builder.facts.gpu.table import BY_CAPABILITY, CAPABILITIES
 from builder.facts.ort.known_rules import rules_for
 from builder.facts.ort.launch_patterns import Launch
-from builder.facts.ort.source_rules import SourceRules, UnitGroup
-from builder.facts.ort.units import Compiled, UnitSet, compiled, compiled_launches, left_out, shared_ptx
-from builder.facts.ort.versions import sm_names
+from builder.facts.ort.source_rules import Compiled, SourceRules, UnitGroup
+from builder.facts.ort.units import UnitSet, cmake_list, compiled_launches, left_out, shared_ptx
 from builder.farm.repair import Repair
 from builder.finding import Code, Finding, Severity
 from builder.formats.package_names import CUDA, REDUCED, Host, Layout, PackageName, Profile
@@ -251,7 +250,7 @@ class CompilePlan:
         Only those that nvcc compiles are rewritten. Raises ``ValueError`` where ORT's CMake refuses one
         (``SourceRules.refused``).
         """
-        listed = compiled(self.targets.compiled, self.rules)
+        listed = self.rules.read_list(cmake_list(self.targets.compiled))
         return Compiled(tuple(sorted({*listed.sass, *self.targets.assembled})), listed.ptx)
 
     def part_of(self, output: str) -> UnitPart:

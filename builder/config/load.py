@@ -32,6 +32,7 @@ from builder.config.variants import Project, Variant
 from builder.errors import CompatibilityError, NothingToDoError, ValidationError
 from builder.facts.gpu.architectures import Arch
 from builder.facts.gpu.table import GENERATION_NUMBERS
+from builder.facts.ort.known_rules import rules_for
 from builder.facts.ort.source import Dependency, SourceFacts
 from builder.finding import errors
 from builder.formats.manifest import ModelRule
@@ -157,7 +158,7 @@ def _check_architectures(document: Document, name: str, sm: tuple[Arch, ...]) ->
     pins = (*named, document.text(*above, "cudnn", "wheel"))
     wheels = [Input.wheel(pin, platform).spec for pin in pins]
     if cuda and cudnn and ort:
-        findings = lint(ToolkitChoice(variant=name, sm=sm, cuda=cuda, cudnn=cudnn, ort=ort))
+        findings = lint(ToolkitChoice(variant=name, sm=sm, cuda=cuda, cudnn=cudnn, rules=rules_for(ort)))
         findings += check_served(f"variants.{name}.sm", sm, wheels)
         for finding in errors(findings):
             message = f"{finding.code.name} {finding.message}"

@@ -23,7 +23,7 @@ from pathlib import Path
 from builder.binary.coverage import LibraryCoverage, Support, promised_by
 from builder.config.build_plan import BuildPlan
 from builder.config.variants import Base
-from builder.facts.gpu.architectures import Arch, Capability
+from builder.facts.gpu.architectures import Arch, Capability, sm_names
 from builder.facts.gpu.compatibility import (
     NVCCS,
     assembles,
@@ -36,9 +36,8 @@ from builder.facts.gpu.compatibility import (
     version_of,
 )
 from builder.facts.gpu.table import BY_CAPABILITY, DEVICES, KNOWN_SM, RENAMED, Version
-from builder.facts.ort.known_rules import read_lines, rules_for
+from builder.facts.ort.known_rules import is_known, read_lines, standing_for
 from builder.facts.ort.source_rules import Fact, SourceRules
-from builder.facts.ort.versions import CMAKE_READ, is_known, known_line, sm_names
 from builder.finding import Code, Finding, Severity
 from builder.formats.json_values import json_text
 
@@ -48,6 +47,9 @@ TOOLS = {"cuda": "CUDA", "gcc": "gcc", "cmake": "CMake", "cxx": "C++"}
 _LAST_CUDNN_BELOW_75 = "9.10.2.21"
 
 TURING = 75
+
+CMAKE_READ = "3.31.6"
+"""The newest CMake whose ``Modules/Internal/CMakeCUDAArchitecturesValidate.cmake`` was read."""
 
 _FIRST_CUDNN_75: Version = (9, 11)
 
@@ -60,20 +62,14 @@ class ToolkitChoice:
     sm: tuple[Arch, ...]
     cuda: str
     cudnn: str
-    ort: str
+    rules: SourceRules
+    """The rules of ORT's source."""
     nvcc: str | None = None
     """The base's version; ``None`` before a base is chosen."""
     tools: Mapping[str, str] = field(default_factory=dict)
     """The base's versions of ``gcc`` and ``cmake``, if they are known."""
     ptxas: str | None = None
     """Version of a newer ptxas that assembles nvcc's PTX for architectures that nvcc does not know."""
-    source_rules: SourceRules | None = None
-    """The rules that were read from the very source; ``None``: those that are stored for the version."""
-
-    @property
-    def rules(self) -> SourceRules:
-        """The rules of ORT's source."""
-        return self.source_rules or rules_for(self.ort)
 
     @property
     def path(self) -> str:
@@ -88,11 +84,10 @@ def toolkit_of(plan: BuildPlan) -> ToolkitChoice:
         sm=plan.variant.sm,
         cuda=plan.project.cuda.version,
         cudnn=plan.project.cudnn.version,
-        ort=plan.ort_version,
+        rules=plan.rules,
         nvcc=plan.on.toolkit.version,
         tools=_tools_of(plan.on),
         ptxas=plan.on.toolkit.ptxas,
-        source_rules=plan.source_rules,
     )
 
 
@@ -194,8 +189,9 @@ def _from_older_text(subject: ToolkitChoice) -> Iterator[Finding]:
         yield Finding(
             code=Code.C016,
             path=subject.path,
-            message=f"ONNX Runtime {subject.ort} has code for them ({', '.join(map(str, lines))}), and nvcc "
-            f"{nvcc} does not know them: what it cannot compile of that ends the build",
+            message=f"ONNX Runtime {subject.rules.version} has code for them "
+            f"({', '.join(map(str, lines))}), and nvcc {nvcc} does not know them: what it cannot compile of "
+            "that ends the build",
             wanted=", or ".join(_ways_out(subject, late)),
             got=sm_names(late),
             severity=Severity.WARNING,
@@ -317,8 +313,8 @@ def check_version(subject: ToolkitChoice) -> Iterator[Finding]:
 
     C008 and C009 are yielded once a base that compiles is chosen.
     """
-    if subject.source_rules is None and not is_known(subject.ort):
-        yield _unknown(subject.ort)
+    if subject.rules.stands_in and not is_known(subject.rules.version):
+        yield _unknown(subject.rules.version)
     if subject.nvcc is None:
         return
     families = [arch for arch in subject.sm if arch.suffix == "f"]
@@ -329,8 +325,8 @@ def check_version(subject: ToolkitChoice) -> Iterator[Finding]:
         yield Finding(
             code=Code.C017,
             path=subject.path,
-            message=f"ONNX Runtime {subject.ort} is compiled with CUDA {newest.value} or older: it asks for "
-            f"what CUDA 13's CUB lacks ({newest.line})",
+            message=f"ONNX Runtime {subject.rules.version} is compiled with CUDA {newest.value} or older: it "
+            f"asks for what CUDA 13's CUB lacks ({newest.line})",
             wanted=f"CUDA {newest.value}, or a newer ONNX Runtime",
             got=f"nvcc {subject.nvcc}",
         )
@@ -346,7 +342,7 @@ def _unknown(ort: str) -> Finding:
         code=Code.C007,
         path="onnxruntime",
         message=f"what a build of ONNX Runtime {ort} depends on was never looked up: the rules of "
-        f"{known_line(ort)}, the nearest that is known, are used",
+        f"{standing_for(ort).line}, the nearest that is known, are used",
         wanted=f"a version whose source was read: {', '.join(read_lines())}",
         got=ort,
         severity=Severity.WARNING,
@@ -355,7 +351,7 @@ def _unknown(ort: str) -> Finding:
 
 def _families(subject: ToolkitChoice, families: Sequence[Arch]) -> Finding:
     """Return C008, an error where ORT's CMake files refuse the suffix, else a warning: CMake itself may."""
-    ort = subject.ort
+    ort = subject.rules.version
     stopped = (subject.rules.rewriting.refused or {}).get("f")
     by_ort = f"ONNX Runtime {ort}'s own CMake refuses the suffix f ({stopped.line if stopped else ''})"
     by_cmake = (
@@ -383,7 +379,8 @@ def _too_old_for_ort(subject: ToolkitChoice, tool: str, version: str, least: Fac
     return Finding(
         code=Code.C009,
         path=subject.path,
-        message=f"ONNX Runtime {subject.ort} is compiled with {name} {least.value} or newer ({least.line})",
+        message=f"ONNX Runtime {subject.rules.version} is compiled with {name} {least.value} or newer "
+        f"({least.line})",
         wanted=f"{key} {least.value} or newer",
         got=f"{name} {version}",
     )

@@ -20,7 +20,7 @@ from builder.config.variants import Limits
 from builder.contents.package_manifest import BUILT
 from builder.contents.required_files import is_users
 from builder.facts.gpu.compatibility import version_of
-from builder.facts.ort.versions import opened_at_run_time, opens_libraries
+from builder.facts.ort.known_rules import rules_for
 from builder.finding import Code, Finding, Severity
 from builder.formats.package_names import LIB
 
@@ -354,6 +354,13 @@ def dlopened_files(library: Library, names: AbstractSet[str]) -> tuple[str, ...]
     return tuple(dict.fromkeys((*named, *_by_table(library))))
 
 
+OPENED = {
+    "12": ("libcudnn.so.9", "libcufft.so.11", "libnvrtc.so.12"),
+    "13": ("libcudnn.so.9", "libcufft.so.12", "libnvrtc.so.13"),
+}
+"""The libraries that a provider opens at run time instead of by NEEDED, by CUDA's major version."""
+
+
 def dlopens_are_known(library: Library) -> bool:
     """Return whether all files that a library opens at run time are known.
 
@@ -365,7 +372,7 @@ def dlopens_are_known(library: Library) -> bool:
     if library.name != PROVIDER:
         return True
     return library.embedded_version is not None and (
-        not opens_libraries(library.embedded_version) or bool(_by_table(library))
+        not rules_for(library.embedded_version).opens_libraries or bool(_by_table(library))
     )
 
 
@@ -374,7 +381,8 @@ def _by_table(library: Library) -> Sequence[str]:
     linked = [name for name in library.elf.needed if name.startswith(_CUDART)]
     if library.name != PROVIDER or library.embedded_version is None or len(linked) != 1:
         return ()
-    return opened_at_run_time(library.embedded_version, linked[0].removeprefix(_CUDART))
+    opens = rules_for(library.embedded_version).opens_libraries
+    return OPENED.get(linked[0].removeprefix(_CUDART), ()) if opens else ()
 
 
 def _file_of(name: str, library: Library, names: AbstractSet[str]) -> str:

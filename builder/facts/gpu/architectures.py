@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Tuple
+from typing import Iterable, Tuple
 
 _ARCH = re.compile(r"(?:sm_|compute_)?(\d{1,2})(\d)([af]?)")
 
@@ -64,6 +64,11 @@ class Arch:
 
     def __str__(self) -> str:
         return f"{self.number}{self.suffix}"
+
+
+def sm_names(arches: Iterable[Arch]) -> str:
+    """Return architectures as text: ``sm_103, sm_121``."""
+    return ", ".join(f"sm_{arch}" for arch in arches)
 
 
 def architectures(text: str) -> Tuple[Arch, ...]:

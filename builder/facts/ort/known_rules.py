@@ -37,6 +37,11 @@ class ReadSource:
     rules: SourceRules
 
     @property
+    def line(self) -> str:
+        """Its release line: ``1.23`` of 1.23.2."""
+        return _line_of(self.rules.version)
+
+    @property
     def is_release(self) -> bool:
         """Whether it is the source of the release ``first`` itself."""
         return self.source == f"v{self.first}"
@@ -58,8 +63,16 @@ def standing_for(version: str) -> ReadSource:
 
 def read_lines() -> tuple[str, ...]:
     """Return the release lines of the sources that were read: ``1.21``."""
-    lines = {version_of(one.rules.version)[:2] for one in read_sources()}
-    return tuple(f"{major}.{minor}" for major, minor in sorted(lines))
+    return tuple(dict.fromkeys(one.line for one in read_sources()))
+
+
+def is_known(version: str) -> bool:
+    """Return whether a source of this version's release line was read."""
+    return _line_of(version) in read_lines()
+
+
+def _line_of(version: str) -> str:
+    return ".".join(map(str, version_of(version)[:2]))
 
 
 def is_read(version: str) -> bool:

@@ -90,7 +90,6 @@ class _Reader:
             without_device_code=tuple(without_device_code(self.source)),
             linked=self._linked(),
             thresholds=thresholds_in(self.source),
-            defaults=dict(self._defaults()),
             notes=tuple(dict.fromkeys(self.notes)),
             newest_cuda=Fact(dotted(LAST_12), line) if (line := needs_cub_2(self.source)) else None,
         )
@@ -266,12 +265,6 @@ class _Reader:
         links = (call.words for call in self._whole.calls if call.name == "target_link_libraries")
         names = {word for words in links if words[0] == provider for word in words}
         return tuple(sorted(name for name in names if name.startswith(("CUDA::", "CUDNN::"))))
-
-    def _defaults(self) -> Iterator[tuple[str, Fact]]:
-        for cuda in NVCCS:
-            made = self._made(None, **{_CUDA[0]: cuda})
-            if line := made.set_at(LIST):
-                yield cuda, Fact(made.values[LIST], line)
 
 
 def _needed(options: Sequence[str], is_still: Callable[[Sequence[str]], bool]) -> str:

@@ -87,6 +87,18 @@ class UnitGroup:
         return frozenset(arch for arch in listed if arch.number in decides)
 
 
+@dataclass(frozen=True)
+class Compiled:
+    """The architectures of the SASS and the PTX in each unit that is compiled for the whole list."""
+
+    sass: tuple[Arch, ...]
+    ptx: tuple[Arch, ...]
+
+    def __str__(self) -> str:
+        text = " ".join(map(str, self.sass))
+        return f"{text}, PTX {' '.join(map(str, self.ptx))}" if self.ptx else text
+
+
 @dataclass(frozen=True, kw_only=True)
 class SourceRules:
     """What was read from a source."""
@@ -111,8 +123,6 @@ class SourceRules:
     thresholds: Mapping[str, SourceLine]
     """Values that ``__CUDA_ARCH__`` is compared with, each with a line; if possible one that is not of
     ``NEEDS_TURING``."""
-    defaults: Mapping[str, Fact]
-    """The list of architectures that is used if none is given, by version of nvcc."""
     notes: tuple[str, ...]
     """What could not be decided."""
     newest_cuda: Fact | None = None
@@ -127,19 +137,18 @@ class SourceRules:
         """The C++ standard; 0 where it was not found."""
         return int(self.minimums["cxx"].value) if "cxx" in self.minimums else 0
 
-    def read_list(self, text: str) -> tuple[frozenset[Arch], tuple[Arch, ...]]:
-        """Return the SASS and PTX of the units for the whole list with this CMAKE_CUDA_ARCHITECTURES.
+    def read_list(self, text: str) -> Compiled:
+        """Return what units for the whole list are compiled for with this CMAKE_CUDA_ARCHITECTURES.
 
         Raises ``ValueError`` for an entry that is no architecture or that CMake refuses.
         """
         entries = [_entry(word) for word in text.split(";") if word]
-        sass = {arch for arch, kind in entries if kind != "virtual"}
+        sass = tuple(sorted({self.rewritten(arch) for arch, kind in entries if kind != "virtual"}))
         if self.rewriting.line is None:
-            return frozenset(sass), tuple(sorted({arch for arch, kind in entries if kind != "real"}))
+            return Compiled(sass, tuple(sorted({arch for arch, kind in entries if kind != "real"})))
         for arch in self.refused(arch for arch, _ in entries):
             raise ValueError(f"Unrecognized CUDA architecture: {arch}")
-        virtual = [arch for arch, kind in entries if kind == "virtual"]
-        return frozenset(map(self.rewritten, sass)), tuple(virtual[-1:])
+        return Compiled(sass, tuple(arch for arch, kind in entries if kind == "virtual")[-1:])
 
     def refused(self, sm: Iterable[Arch]) -> tuple[Arch, ...]:
         """Return the architectures of ``sm`` that CMake refuses."""
@@ -178,6 +187,15 @@ class SourceRules:
             if options.get(name, self.options[name].value) == "ON"
             and version_of(cuda) < version_of(fact.value)
         }
+
+    @property
+    def opens_libraries(self) -> bool:
+        """Whether a full provider opens cuDNN, cuFFT and NVRTC at run time: CMake links it with none of them.
+
+        NEEDED names none then, and of their names its bytes hold NVRTC's alone (pull requests 29252, 29808
+        and 29705; readelf and strings of the wheels 1.21.0, 1.23.2 and 1.31.1).
+        """
+        return not any(name.startswith("CUDNN::") for name in self.linked)
 
     def unknown(self, names: Iterable[str]) -> tuple[str, ...]:
         """Return the names of ONNX Runtime's own options that this source does not have."""

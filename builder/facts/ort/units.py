@@ -22,38 +22,9 @@ from builder.facts.ort.launch_patterns import Launch
 from builder.facts.ort.source_rules import SourceRules
 
 
-@dataclass(frozen=True)
-class Compiled:
-    """The architectures of the SASS and the PTX in each unit that is compiled for the whole list."""
-
-    sass: tuple[Arch, ...]
-    ptx: tuple[Arch, ...]
-
-    def __str__(self) -> str:
-        text = " ".join(map(str, self.sass))
-        return f"{text}, PTX {' '.join(map(str, self.ptx))}" if self.ptx else text
-
-
 def cmake_list(sm: Sequence[Arch]) -> str:
     """Return the value of CMAKE_CUDA_ARCHITECTURES for SASS of ``sm`` and no PTX."""
     return ";".join(f"{arch}-real" for arch in sm)
-
-
-def compiled(sm: Sequence[Arch], rules: SourceRules) -> Compiled:
-    """Return the architectures of a provider that is compiled for the set ``sm``.
-
-    Raises ``ValueError`` where ORT's CMake refuses an architecture (``SourceRules.refused`` names them).
-    """
-    return read_list(cmake_list(sm), rules)
-
-
-def read_list(text: str, rules: SourceRules) -> Compiled:
-    """Return the architectures that a provider is compiled for with this CMAKE_CUDA_ARCHITECTURES.
-
-    Raises ``ValueError`` for an entry that is no architecture, or that ORT's CMake refuses.
-    """
-    sass, ptx = rules.read_list(text)
-    return Compiled(tuple(sorted(sass)), ptx)
 
 
 _SHARED_PTX: Mapping[int, int] = {52: 50, 61: 60}

@@ -11,7 +11,7 @@ from builder.errors import ParseError
 from builder.facts.gpu.architectures import Arch, architectures
 from builder.facts.ort.configured import SourceLine
 from builder.facts.ort.known_rules import ReadSource, dumps, loads, text_of
-from builder.facts.ort.source_rules import Fact, Range, SourceRules, UnitGroup
+from builder.facts.ort.source_rules import Compiled, Fact, Range, SourceRules, UnitGroup
 from tests.support import ort_source
 from tests.support.tables import table
 
@@ -60,25 +60,20 @@ def test_an_option_that_needs_a_newer_cuda_is_named_with_its_line(made_up: Sourc
 def test_what_cmake_makes_of_a_list_is_found_out(made_up: SourceRules) -> None:
     assert made_up.rewriting.line == SourceLine("cmake/external/cuda_setup.cmake", 25)
     assert made_up.rewriting.accelerated == (90, 130)
-    assert made_up.read_list("75;90-real;86-virtual;100-virtual") == (
-        frozenset({Arch(7, 5), Arch(9, 0, "a")}),
-        (Arch(10, 0),),
+    assert made_up.read_list("75;90-real;86-virtual;100-virtual") == Compiled(
+        (Arch(7, 5), Arch(9, 0, "a")), (Arch(10, 0),)
     )
     assert made_up.refused(architectures("86,100f,90a")) == (Arch(10, 0, "f"),)
     with pytest.raises(ValueError, match="Unrecognized CUDA architecture: 100f"):
         made_up.read_list("100f-real")
     assert (made_up.rewriting.refused or {})["f"].line == SourceLine("cmake/external/cuda_setup.cmake", 22)
-    assert made_up.defaults["12.9"] == Fact(
-        "75-real;130a-real", SourceLine("cmake/external/cuda_setup.cmake", 25)
-    )
 
 
 def test_a_list_that_cmake_leaves_alone_is_left_alone() -> None:
     found = rules("cmake/CMakeLists.txt", "  prepare()\n", "")
     assert found.rewriting.line is None
-    assert found.read_list("75;90-virtual") == (frozenset({Arch(7, 5)}), (Arch(7, 5), Arch(9, 0)))
+    assert found.read_list("75;90-virtual") == Compiled((Arch(7, 5),), (Arch(7, 5), Arch(9, 0)))
     assert (found.refused(architectures("100f")), found.rewritten(Arch(9, 0))) == ((), Arch(9, 0))
-    assert found.defaults == {}
 
 
 def test_units_are_in_groups_by_what_cmake_compiles_them_for(made_up: SourceRules) -> None:

@@ -16,7 +16,7 @@ from builder.config.build_plan import BuildPlan, check_reach, compile_plan, divi
 from builder.config.variants import Origin, Variant
 from builder.facts.gpu.architectures import Arch
 from builder.facts.ort.known_rules import rules_for
-from builder.facts.ort.units import cmake_list, compiled, read_list
+from builder.facts.ort.units import cmake_list
 from tests.support.factories import packages
 from tests.support.tables import table
 
@@ -50,20 +50,20 @@ def test_official_lists_by_version(version: str, wheel: str, archive: str) -> No
     Those of 1.21.0's and 1.23.2's wheels are the code of the containers that hold most in PyPI's wheels.
     """
     listed = arch_list(version)
-    made = [read_list(text, rules_for(version)) for text in (listed.wheel, listed.archive)]
+    made = [rules_for(version).read_list(text) for text in (listed.wheel, listed.archive)]
     assert [shown(each.sass, each.ptx) for each in made] == [wheel, archive]
 
 
 @pytest.mark.parametrize(("sm", "version", "told", "made"), table("compile/sets.txt"))
 def test_what_a_set_becomes(sm: str, version: str, told: str, made: str) -> None:
     assert cmake_list(arches(sm)) == told
-    found = compiled(arches(sm), rules_for(version))
+    found = rules_for(version).read_list(told)
     assert shown(found.sass, found.ptx) == made
 
 
 @pytest.mark.parametrize(("text", "version", "made"), table("compile/lists.txt"))
 def test_suffixes_of_a_list(text: str, version: str, made: str) -> None:
-    found = read_list(text, rules_for(version))
+    found = rules_for(version).read_list(text)
     assert shown(found.sass, found.ptx) == made
 
 
@@ -74,12 +74,12 @@ def test_families_are_refused_by_two_lines() -> None:
     }
     assert found == {"1.22.0": (), "1.23.0": arches("100f"), "1.24.4": arches("100f"), "1.25.0": ()}
     with pytest.raises(ValueError, match="Unrecognized CUDA architecture: 100f"):
-        compiled(arches("90 100f"), rules_for("1.23.0"))
+        rules_for("1.23.0").read_list("90-real;100f-real")
 
 
 def test_a_word_that_is_no_architecture() -> None:
     with pytest.raises(ValueError, match="Unrecognized CUDA architecture: native"):
-        read_list("90;native", rules_for("1.23.2"))
+        rules_for("1.23.2").read_list("90;native")
 
 
 VERSIONS = {"nvidia": "1.23.2", "assembled": "1.21.0"}

@@ -11,6 +11,7 @@ from builder.config.toolkits import ToolkitChoice, check_is_read, check_served, 
 from builder.facts.gpu.architectures import Arch, Capability
 from builder.facts.gpu.compatibility import compilable, cuda_of_driver, driver_window
 from builder.facts.gpu.table import KNOWN_SM
+from builder.facts.ort.known_rules import rules_for
 from builder.finding import Code, Severity
 from tests.support.factories.binaries import sass
 from tests.support.factories.libraries import covered
@@ -32,7 +33,13 @@ def _version(text: str) -> Cuda:
 def test_which_rules_a_set_breaks(row: list[str], told: Told) -> None:
     sm, cuda, cudnn, ort, nvcc, ptxas, rules = row
     choice = ToolkitChoice(
-        variant="v", sm=_arches(sm), cuda=cuda, cudnn=cudnn, ort=ort, nvcc=nvcc or None, ptxas=ptxas or None
+        variant="v",
+        sm=_arches(sm),
+        cuda=cuda,
+        cudnn=cudnn,
+        rules=rules_for(ort),
+        nvcc=nvcc or None,
+        ptxas=ptxas or None,
     )
     findings = lint(choice)
     assert [finding.code.name for finding in findings] == rules.split()
@@ -53,7 +60,13 @@ def test_each_architecture_with_each_toolkit(cuda: str) -> None:
 
 def _refused(sm: int, cuda: str) -> bool:
     choice = ToolkitChoice(
-        variant="v", sm=_arches(str(sm)), cuda=cuda, cudnn="9.10.2.21", ort="1.23.2", nvcc=None, ptxas=None
+        variant="v",
+        sm=_arches(str(sm)),
+        cuda=cuda,
+        cudnn="9.10.2.21",
+        rules=rules_for("1.23.2"),
+        nvcc=None,
+        ptxas=None,
     )
     return bool({"C002", "C003"} & {finding.code.name for finding in lint(choice)})
 

@@ -9,7 +9,7 @@ from builder.facts.gpu.architectures import Arch
 from builder.facts.ort.known_rules import rules_for
 from builder.facts.ort.units import (
     UnitSet,
-    compiled,
+    cmake_list,
     compiled_launches,
     explained_by,
     left_out,
@@ -36,7 +36,7 @@ def arches(text: str) -> tuple[Arch, ...]:
 
 def sets(sm: str, version: str) -> tuple[UnitSet, ...]:
     rules = rules_for(version)
-    return unit_sets(compiled(arches(sm), rules).sass, rules)
+    return unit_sets(rules.read_list(cmake_list(arches(sm))).sass, rules)
 
 
 def kinds(sm: str, version: str) -> dict[str, str]:

@@ -7,13 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from builder.facts.ort.known_rules import rules_for
-from builder.facts.ort.versions import (
-    is_known,
-    known_line,
-    opened_at_run_time,
-    opens_libraries,
-)
+from builder.contents.rules.dependencies import OPENED
+from builder.facts.ort.known_rules import is_known, rules_for, standing_for
 from tests.support.tables import table
 
 (_, *VERSIONS), *_RULES = table("ort/rules.txt")
@@ -27,7 +22,7 @@ RULES: dict[str, Callable[[str], bool]] = {
     "LLM_WITHOUT_120": lambda version: any(
         group.name == "llm" and group.range_of([120]) is None for group in rules_for(version).groups
     ),
-    "OPENS_LIBRARIES": opens_libraries,
+    "OPENS_LIBRARIES": lambda version: rules_for(version).opens_libraries,
 }
 
 
@@ -38,7 +33,7 @@ def test_what_was_read_agrees_with_the_releases(name: str) -> None:
 
 @pytest.mark.parametrize(("version", "line", "known"), table("ort/lines.txt"))
 def test_the_nearest_known_line(version: str, line: str, known: str) -> None:
-    assert (known_line(version), is_known(version)) == (line, known == "known")
+    assert (standing_for(version).line, is_known(version)) == (line, known == "known")
 
 
 @pytest.mark.parametrize(
@@ -71,9 +66,7 @@ IN_THE_BYTES = {"nvrtc"}
 
 
 def test_what_is_opened_is_what_the_newer_wheel_does_not_name() -> None:
-    opened = opened_at_run_time("1.31.1")
-    assert {name.removeprefix("lib").partition(".")[0] for name in opened} == (
-        NEEDED["1.23.2"] - NEEDED["1.31.1"] | IN_THE_BYTES
-    )
-    assert opened_at_run_time("1.28.0") == opened
-    assert opened_at_run_time("1.27.1") == ()
+    for opened in OPENED.values():
+        assert {name.removeprefix("lib").partition(".")[0] for name in opened} == (
+            NEEDED["1.23.2"] - NEEDED["1.31.1"] | IN_THE_BYTES
+        )

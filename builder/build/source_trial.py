@@ -12,7 +12,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from builder.build.pinning import pin_source, write_lock
-from builder.config.fields import DEPENDENCY_FORM, GIT_FORM, SPECS, Override, origin, override
+from builder.config.fields import (
+    DEPENDENCY_FORM,
+    GIT_FORM,
+    SPECS,
+    TARBALL_FORM,
+    Override,
+    origin,
+    override,
+    repository,
+)
 from builder.config.inputs import TARS, Input, InputKind, Lock
 from builder.config.variants import Base, GitSource, Source, TarballSource, TreeSource, source_problems
 from builder.errors import ParseError, ValidationError
@@ -78,41 +87,33 @@ def named_source(text: str) -> Source:
 
     A folder is taken as it is, unless it is a bare repository or a reference is named.
     """
-    path, before = Path(text).expanduser(), Path(text.rpartition("@")[0] or ".").expanduser()
+    path, (above, _, ref) = Path(text).expanduser(), text.rpartition("@")
+    if path.is_file():
+        if not text.endswith(TARS):
+            raise ValidationError(
+                f"--source {text!r} is no archive of a source.", advice=f"One of {', '.join(TARS)}."
+            )
+        return TarballSource(Input(InputKind.FILE, str(resolved(path))))
     if path.is_dir() and not _is_bare(path):
         return TreeSource(Input(InputKind.TREE, str(resolved(path))))
-    if path.is_file() and not text.endswith(TARS):
-        raise ValidationError(
-            f"--source {text!r} is no archive of a source.", advice=f"One of {', '.join(TARS)}."
-        )
-    if path.exists():
-        return _of_path(path, "")
-    if before.is_dir() and "@" in text:
-        return _of_path(before, text.rpartition("@")[2])
-    if text.endswith(TARS) and any(
-        re.fullmatch(SPECS[kind], text) for kind in (InputKind.URL, InputKind.DEBIAN)
-    ):
+    folder, ref = (path, "") if path.is_dir() else (Path(above).expanduser(), ref)
+    if folder.is_dir() and (path.is_dir() or "@" in text):
+        item = Input(InputKind.GIT, f"{resolved(folder)}@{ref or 'HEAD'}")
+        if not re.fullmatch(SPECS[InputKind.GIT], item.spec):
+            raise ValidationError(
+                f"--source: {ref!r} is no name of a tag, a branch or a commit.",
+                advice="They begin with a letter or a digit, and have letters, digits, . _ / + -.",
+            )
+        return GitSource(item)
+    is_far = not text.startswith("/")
+    if is_far and re.fullmatch(TARBALL_FORM.pattern, text):
         return TarballSource(origin(text))
-    if re.fullmatch(GIT_FORM.pattern, text) and not text.startswith("/"):
-        is_named = re.fullmatch(SPECS[InputKind.GIT], text)
-        return GitSource(Input(InputKind.GIT, text if is_named else f"{text}@HEAD"))
+    if is_far and re.fullmatch(GIT_FORM.pattern, text):
+        return GitSource(repository(text))
     raise ValidationError(
         f"--source {text!r}: nothing is there.",
         advice=f"A folder, a source archive ({', '.join(TARS)}) or a git repository: {GIT_FORM.allowed}.",
     )
-
-
-def _of_path(path: Path, ref: str) -> Source:
-    whole = str(resolved(path))
-    if path.is_file():
-        return TarballSource(Input(InputKind.FILE, whole))
-    item = Input(InputKind.GIT, f"{whole}@{ref or 'HEAD'}")
-    if not re.fullmatch(SPECS[InputKind.GIT], item.spec):
-        raise ValidationError(
-            f"--source: {ref!r} is no name of a tag, a branch or a commit.",
-            advice="They begin with a letter or a digit, and have letters, digits, . _ / + -.",
-        )
-    return GitSource(item)
 
 
 def _is_bare(path: Path) -> bool:

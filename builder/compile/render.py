@@ -18,7 +18,6 @@ from builder.config.inputs import (
     InputKind,
     Lock,
     Pin,
-    file_name,
 )
 from builder.config.profiles import build_targets, options_of
 from builder.config.repairs import dumps
@@ -127,7 +126,7 @@ def _view(plan: BuildPlan, division: CompilePlan, key: str, lock: Lock) -> dict[
         "targets": build_targets(plan.host),
         "outputs": _outputs(plan),
         "compiles_host": plan.host is Host.SOURCE,
-        "patches": [_base_name(patch) for patch in plan.patches],
+        "patches": [PurePosixPath(patch).name for patch in plan.patches],
         "repairs": dumps(plan.repairs) if plan.repairs else "",
         "has_driver": _DRIVER in plan.rules.linked,
         "standard": plan.rules.standard,
@@ -135,8 +134,8 @@ def _view(plan: BuildPlan, division: CompilePlan, key: str, lock: Lock) -> dict[
             (role, _lib_context(role), f"nvidia/{_package_directory(role, on.toolkit)}/lib")
             for role in _link_roles(plan)
         ],
-        "cuobjdump": _base_name(plan.project.check.cuobjdump.spec),
-        "headers": _base_name(plan.project.check.headers.spec),
+        "cuobjdump": plan.project.check.cuobjdump.file_name,
+        "headers": plan.project.check.headers.file_name,
         "toolchain_key": key,
         "tree": ninja_tree(plan, key),
         **_system_view(on.system, lock),
@@ -196,7 +195,7 @@ def _apt_list(item: Input, lock: Lock) -> dict[str, str]:
 def _toolkit_view(toolkit: BaseToolkit) -> dict[str, object]:
     """Return the templates' values on nvcc; ``toolkit`` is image, redist, debian or wheels."""
     if isinstance(toolkit, UnpackedToolkit):
-        return {"toolkit": "debian", "nvcc_deb": _base_name(toolkit.deb.spec)}
+        return {"toolkit": "debian", "nvcc_deb": toolkit.deb.file_name}
     if isinstance(toolkit, RedistToolkit):
         return {"toolkit": "redist"}
     return {"toolkit": "wheels" if isinstance(toolkit, WheelToolkit) else "image"}
@@ -226,41 +225,20 @@ def _source_view(plan: BuildPlan, lock: Lock) -> dict[str, object]:
     """Return the templates' values on ORT's source and its dependencies."""
     source, others = plan.on.source.item, plan.on.dependencies
     known_as = {one.name: one.content for one in lock.dependencies(source)}
-    contents = dict(sorted((known_as.get(name, name), (name, one)) for name, one in others.items()))
-    trees = [
-        ("onnxruntime", source),
-        *((content, one.tree) for content, (_, one) in contents.items() if one.tree),
-    ]
+    replaced = sorted((known_as.get(name, name), name, one) for name, one in others.items())
+    trees = [("onnxruntime", source), *((folder, one.tree) for folder, _, one in replaced if one.tree)]
     return {
-        "trees": [(folder, _name_in_context(item), item.folders_above) for folder, item in trees],
-        "archives": [(_name_in_context(item), mirrored(item.spec)) for item in _archives(plan, lock)],
-        "wheels": [
-            (content, _source_context(name), one.folder or "include")
-            for content, (name, one) in contents.items()
-            if one.wheel
-        ],
-        "debs": [
-            (
-                content,
-                _base_name(one.deb.spec),
-                one.folder,
-                HEADERS[name].files if one.has_headers_alone else "",
-            )
-            for content, (name, one) in contents.items()
-            if one.deb
-        ],
-        "interfaces": [
-            (content, HEADERS[name]) for content, (name, one) in contents.items() if one.has_headers_alone
+        "trees": [(folder, item.file_name, item.folders_above) for folder, item in trees],
+        "archives": [(item.file_name, mirrored(item.spec)) for item in _archives(plan, lock)],
+        "replaced": [
+            (folder, _source_context(name), one, HEADERS.get(name) if one.has_headers_alone else None)
+            for folder, name, one in replaced
         ],
         "dependencies": sorted(
-            (content.upper(), content if one.item else _NO_NEED) for content, (_, one) in contents.items()
+            (folder.upper(), folder if one.item else _NO_NEED) for folder, _, one in replaced
         ),
         "patched_eigen": "eigen" in others and plan.host is Host.SOURCE,
     }
-
-
-def _name_in_context(item: Input) -> str:
-    return _base_name(item.spec) if item.kind is InputKind.DEBIAN else file_name(item)
 
 
 def _archives(plan: BuildPlan, lock: Lock) -> list[Input]:
@@ -271,10 +249,6 @@ def _reference(image: Input, lock: Lock) -> str:
     """Return the image by its digest, or as ``variants.yaml`` names it if ``inputs.lock`` has no digest."""
     digest = lock.pins[image.key].revision
     return f"{image.spec.partition('@')[0]}@{digest}" if digest else image.spec
-
-
-def _base_name(path: str) -> str:
-    return PurePosixPath(path).name
 
 
 def _contexts(plan: BuildPlan) -> dict[str, Input]:

@@ -203,25 +203,19 @@ def origin(text: str) -> Input:
     return Input(InputKind.TREE if is_folder else kind, text)
 
 
-Tarball = Annotated[
-    Input,
-    written_as(
-        Annotated[
-            str,
-            TextForm(
-                "a source archive",
-                _TARBALL,
-                f"pool/… of Debian's archive, https://… or /a/path, each with {', '.join(TARS)} at its end",
-            ),
-        ],
-        origin,
-    ),
-]
+TARBALL_FORM = TextForm(
+    "a source archive",
+    _TARBALL,
+    f"pool/… of Debian's archive, https://… or /a/path, each with {', '.join(TARS)} at its end",
+)
+
+Tarball = Annotated[Input, written_as(Annotated[str, TARBALL_FORM], origin)]
 
 Folder = Annotated[Input, _input(InputKind.TREE, "a folder", _PATH, "its whole path, /home/me/onnxruntime")]
 
 
-def _git(text: str) -> Input:
+def repository(text: str) -> Input:
+    """Return the git input that a text of ``GIT_FORM`` names."""
     return Input(InputKind.GIT, text if re.fullmatch(SPECS[InputKind.GIT], text) else f"{text}@HEAD")
 
 
@@ -232,7 +226,7 @@ GIT_FORM = TextForm(
     "whole commit, or nothing for its HEAD",
 )
 
-Git = Annotated[Input, written_as(Annotated[str, GIT_FORM], _git)]
+Git = Annotated[Input, written_as(Annotated[str, GIT_FORM], repository)]
 
 
 @dataclass(frozen=True)

@@ -98,6 +98,23 @@ class Input:
         return _last(self.spec) if self.is_here else self.spec
 
     @property
+    def file_name(self) -> str:
+        """The name of its file in a build context, of all kinds but wheels, images and NVIDIA's archives.
+
+        A URL's is its whole path, since many archives are named by their tag. Names of this machine's files
+        may hold anything, and two folders may have one of the same name.
+        """
+        if self.kind is InputKind.DEBIAN:
+            return _last(self.spec)
+        if self.kind is InputKind.URL:
+            return self.spec.removeprefix("https://").replace("/", "_")
+        if self.kind is InputKind.GIT:
+            url, _, ref = self.spec.rpartition("@")
+            return f"{_UNSAFE.sub('_', f'{_last(url)}-{ref}')}.tar"
+        name = f"{hashlib.sha256(self.spec.encode()).hexdigest()[:8]}-{_UNSAFE.sub('_', _last(self.spec))}"
+        return name if self.kind is InputKind.FILE else f"{name}.tar"
+
+    @property
     def folders_above(self) -> int:
         """How many folders a source's tar has above the source: one, as all archives that are published."""
         return 0 if self.kind in {InputKind.GIT, InputKind.TREE} else 1
@@ -118,21 +135,6 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9.+~_-]+")
 
 TARS = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 """Ends of the names of source archives."""
-
-
-def file_name(item: Input) -> str:
-    """Return the name of an input's file in a build context, for inputs whose origin has none.
-
-    A URL's is its whole path, since many archives are named by their tag. Names of this machine's files may
-    hold anything, and two folders may have one of the same name.
-    """
-    if item.kind is InputKind.URL:
-        return item.spec.removeprefix("https://").replace("/", "_")
-    if item.kind is InputKind.GIT:
-        url, _, ref = item.spec.rpartition("@")
-        return f"{_UNSAFE.sub('_', f'{_last(url)}-{ref}')}.tar"
-    name = f"{hashlib.sha256(item.spec.encode()).hexdigest()[:8]}-{_UNSAFE.sub('_', _last(item.spec))}"
-    return name if item.kind is InputKind.FILE else f"{name}.tar"
 
 
 def _last(path: str) -> str:

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from urllib.parse import unquote
 
-from builder.config.inputs import Input, Pin, file_name
+from builder.config.inputs import Input, Pin
 from builder.contents.provenance import Revision
 from builder.errors import CommandError, IntegrityError, ToolMissingError, TransferError, ValidationError
 from builder.formats.text import nearest
@@ -59,7 +59,7 @@ def download_tree(runner: ProcessRunner, item: Input, pin: Pin | None, folder: P
     """
     url, _, ref = item.spec.rpartition("@")
     wanted = pin.revision if pin and pin.revision else ""
-    repository, tar = folder / "repository", folder / file_name(item)
+    repository, tar = folder / "repository", folder / item.file_name
     here = ["git", "--git-dir", str(_folder_of(url) if item.is_here else repository)]
     if item.is_here:
         if runner.run([*here, "cat-file", "-e", f"{wanted}^{{commit}}"], env=_ENVIRONMENT, check=False).code:

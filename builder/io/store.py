@@ -29,7 +29,6 @@ from builder.config.inputs import (
     InputKind,
     Lock,
     Pin,
-    file_name,
     redist_url,
 )
 from builder.console import Reporter
@@ -102,7 +101,7 @@ class FileStore:
 
         Raises what ``fetch`` raises.
         """
-        path = self.cache / "trees" / (pin.revision or "") / file_name(item)
+        path = self.cache / "trees" / (pin.revision or "") / item.file_name
         with self._locked(_identity(item.key), item.spec):
             if not path.is_file():
                 file = self._download(item, pin)
@@ -306,14 +305,14 @@ class UrlMirror:
 
 def download_url(mirror: UrlMirror, item: Input, pin: Pin | None, folder: Path) -> Path:
     """Download the file at a URL (``io.store.Source``)."""
-    dest = folder / file_name(item)
+    dest = folder / item.file_name
     mirror.download(item.spec, dest, size=pin.size if pin else 0)
     return dest
 
 
 def copy_here(item: Input, _pin: Pin | None, folder: Path) -> Path:
     """Copy a file of this machine (``io.store.Source``). Raises ``ConfigError`` if it is not there."""
-    dest = folder / file_name(item)
+    dest = folder / item.file_name
     if not Path(item.spec).is_file():
         raise ConfigError(f"{item.spec} is no file.", advice="Correct the path.")
     copy_file(Path(item.spec), dest)

@@ -6,7 +6,7 @@ import tarfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from builder.config.inputs import Input, Pin, file_name
+from builder.config.inputs import Input, Pin
 from builder.errors import ToolMissingError, ValidationError
 from builder.files.disk import disk_errors
 from builder.io.process import ProcessRunner
@@ -18,7 +18,7 @@ def pack_tree(runner: ProcessRunner, item: Input, _pin: Pin | None, folder: Path
     In a git work tree, what git ignores is left out, such as the results of a build. Raises
     ``ValidationError`` for what is no folder.
     """
-    root, tar = Path(item.spec), folder / file_name(item)
+    root, tar = Path(item.spec), folder / item.file_name
     if not root.is_dir():
         raise ValidationError(f"{root} is no folder.", advice="Name a folder, or an archive of one.")
     with disk_errors(tar), tarfile.open(tar, "w") as archive:

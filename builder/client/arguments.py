@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
 import pkgutil
 import re
 import sys
 from pathlib import Path
-from typing import Mapping, NoReturn, Optional, Sequence, Union
+from typing import Callable, Mapping, NoReturn, Optional, Sequence, Tuple, Union
 from urllib.parse import urljoin, urlsplit
 
 from builder.client import __version__
@@ -17,19 +18,10 @@ from builder.files.disk import absolute
 from builder.formats.package_names import INDEX, Layout
 from builder.formats.text import redacted, refuse_registry
 
-COMMANDS = {
-    "detect": ("show_gpus", "show the NVIDIA GPUs of this machine and how they were found"),
-    "list": ("select_package", "show what the release offers and what is installed"),
-    "select": ("select_package", "show which package fits this machine and why"),
-    "install": ("install", "download, verify, try out and install the package that fits"),
-    "verify": ("manage", "hash the installed package again"),
-    "env": ("environment", "print what to set so that applications find the package"),
-    "doctor": ("doctor", "say what is wrong with the GPU or the package, and what to do"),
-    "recommend": ("recommend", "show the largest model that this machine can hold"),
-    "rollback": ("manage", "go back to the package that was in use before"),
-    "uninstall": ("manage", "remove what was installed"),
-    "self-update": ("self_update", "replace this program by that of the newest release"),
-}
+_TABLES = json.loads(pkgutil.get_data(__name__, "arguments.json") or b"")
+"""``flags``: of the commands that a flag names, or of all. ``options`` are argparse's."""
+
+COMMANDS: Mapping[str, Tuple[str, str]] = _TABLES["commands"]
 """Each command's name → the module in ``builder.client.commands`` with its ``answer_<name>``, and its help
 line."""
 
@@ -47,20 +39,7 @@ COMMAND --help shows its flags, --reference the exit codes and the environment's
 variables, --version which release this program is of.
 """
 
-EXIT_CODES = {
-    0: "done; also when the answer is the CPU",
-    2: "wrong flag, environment variable or index",
-    3: "nothing is installed to use, return to or remove; or you answered no",
-    4: "no program or module that unpacks zstd, or no pip, was found",
-    6: "doctor found an error",
-    7: "damaged file, or other bytes than were signed or listed",
-    9: "--variant has no package for this platform, or not in that --layout",
-    10: "a download failed",
-    11: "disk full; disk or answer cannot be written; no memory or threads",
-    12: "the package is undamaged but does not load on this machine",
-    130: "interrupted",
-    141: "the program that read the output has ended",
-}
+EXIT_CODES = {int(code): meaning for code, meaning in _TABLES["exit_codes"].items()}
 
 _LISTED_CODES = "\n".join(f"{code:>3}  {meaning}" for code, meaning in EXIT_CODES.items())
 
@@ -78,15 +57,7 @@ environment:
   CUDA_VISIBLE_DEVICES, https_proxy and no_proxy are respected too\
 """
 
-READ_INDEX = {"list", "select", "install", "recommend", "self-update"}
-
-_CHOOSE = {"select", "install", "recommend"}
-
-_RECOMMEND = {"install", "recommend"}
-
-_CHANGE = {"install", "rollback", "uninstall", "self-update"}
-
-_NO_PREFIX = {"detect", "select"}
+READ_INDEX = next(flag["commands"] for flag in _TABLES["flags"] if "--index" in flag["flag"])
 
 AUTO = "auto"
 """The value of ``--layout`` with which the client chooses the layout."""
@@ -162,97 +133,33 @@ def _parser() -> argparse.ArgumentParser:
             epilog="ortpacks --reference shows exit codes and the environment's variables.",
             allow_abbrev=False,
         )
-        _add_common(name, command)
-        _add_own(name, command)
+        _add_flags(name, command)
     return parser
 
 
-def _add_common(name: str, command: argparse.ArgumentParser) -> None:
-    command.add_argument("--json", action="store_true", help="print JSON (docs/schemas/client.schema.json)")
-    command.add_argument("--quiet", "-q", action="store_true", help="write answers and errors only")
-    if name in _CHANGE:
-        command.add_argument("--yes", "-y", action="store_true", help="do not ask")
-    if name not in _NO_PREFIX:
-        command.add_argument("--prefix", type=_path, metavar="DIR", help="default: ~/.local/share/ortpacks")
-    if name in READ_INDEX:
-        _add_sources(command)
-    if name in _CHOOSE:
-        command.add_argument(
-            "--variant", type=_text, metavar="NAME", help="take this variant, or package, whatever the GPU"
-        )
-        command.add_argument(
-            "--device", type=_text, metavar="N|UUID", help="choose for these GPUs only; commas separate them"
-        )
+_KINDS: Mapping[str, Mapping[str, object]] = {
+    "switch": {"action": "store_true"},
+    "path": {"type": _path},
+    "paths": {"type": _path, "action": "append"},
+    "text": {"type": _text},
+    "any text": {},
+    "models": {"action": "append"},
+    "layout": {"choices": (AUTO, *(layout.value for layout in Layout)), "default": AUTO},
+    "shell": {"choices": sorted(SHELLS)},
+}
+"""What argparse makes of a flag's value, by ``kind``."""
 
 
-def _add_sources(command: argparse.ArgumentParser) -> None:
-    sources = command.add_mutually_exclusive_group()
-    sources.add_argument(
-        "--index",
-        type=_text,
-        metavar="URL|FILE|DIR",
-        help="an index.json, or its folder",
-    )
-    sources.add_argument(
-        "--offline", type=_text, metavar="DIR|FILE", help="a release's folder or one archive; no network"
-    )
-    sources.add_argument(
-        "--mirror", type=_text, metavar="URL", help="a copy of the releases, by its base URL"
-    )
-    command.add_argument(
-        "--trust-unsigned",
-        action="store_true",
-        help="take a release that nobody signed (your own mirror)",
-    )
-
-
-def _add_own(name: str, command: argparse.ArgumentParser) -> None:
-    if name == "install":
-        command.add_argument(
-            "--layout",
-            choices=(AUTO, *(layout.value for layout in Layout)),
-            default=AUTO,
-            metavar="LAYOUT",
-            help="auto, full, or thin: NVIDIA's libraries from elsewhere",
-        )
-        command.add_argument("--look-in", type=_path, metavar="DIR", action="append", help=_LOOK_IN)
-        command.add_argument("--wheels", type=_path, metavar="DIR", action="append", help=_WHEELS)
-    if name == "select":
-        command.add_argument("--explain", action="store_true", help="all packages and GPUs as a table")
-    if name == "env":
-        command.add_argument(
-            "--shell",
-            choices=sorted(SHELLS),
-            metavar="SHELL",
-            help=f"{', '.join(sorted(SHELLS))} (default: this system's)",
-        )
-    if name == "list":
-        command.add_argument("--installed", action="store_true", help="only what is installed")
-    if name == "uninstall":
-        command.add_argument("--old", action="store_true", help="only what is not in use")
-    if name in _RECOMMEND:
-        command.add_argument("--models", type=_path, metavar="FILE", help=_MODELS)
-    if name == "recommend":
-        command.add_argument("--try", metavar="[NAME=]MODEL", action="append", help=_TRY)
-    if name == "self-update":
-        command.add_argument("--check", action="store_true", help="say whether there is another one")
-    if name == "doctor":
-        trials = command.add_mutually_exclusive_group()
-        trials.add_argument("--try", metavar="MODEL", action="append", help=_TRY_MODEL)
-        trials.add_argument("--said", metavar="TEXT", help=_SAID)
-
-
-_LOOK_IN = "an environment with NVIDIA's libraries; may be repeated"
-
-_WHEELS = "a folder with NVIDIA's wheels; may be repeated"
-
-_MODELS = "your own table of models instead of the release's"
-
-_TRY = "open this model; give the flag again for smaller models"
-
-_TRY_MODEL = "open this model in the package too; may be repeated"
-
-_SAID = "an application's error text, to be explained for this machine"
+def _add_flags(name: str, command: argparse.ArgumentParser) -> None:
+    """Add a command's flags; of those of one group, one at most may be given."""
+    groups = {
+        "release": command.add_mutually_exclusive_group(),
+        "trial": command.add_mutually_exclusive_group(),
+    }
+    for flag in _TABLES["flags"]:
+        if name in flag.get("commands", COMMANDS):
+            add: Callable[..., object] = groups.get(flag.get("group"), command).add_argument
+            add(*flag["flag"], **_KINDS[flag["kind"]], **flag["options"])
 
 
 _RELEASE = re.compile(r"/releases/download/(.+)/index\.json$")

@@ -57,8 +57,6 @@ environment:
   CUDA_VISIBLE_DEVICES, https_proxy and no_proxy are respected too\
 """
 
-READ_INDEX = next(flag["commands"] for flag in _TABLES["flags"] if "--index" in flag["flag"])
-
 AUTO = "auto"
 """The value of ``--layout`` with which the client chooses the layout."""
 

@@ -15,7 +15,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Mapping, Sequence
 
-from builder.client.arguments import AUTO, COMMANDS, READ_INDEX, HelpError, index_address, parsed, shipped
+from builder.client.arguments import AUTO, COMMANDS, HelpError, index_address, parsed, shipped
 from builder.client.commands.environment import library_path, separators
 from builder.client.context import CommandAnswer, CommandContext, ReleaseSource, Wish
 from builder.client.install.prefix import Prefix, default_prefix, state_folder
@@ -116,7 +116,7 @@ def _given(
     """Return what commands take, by parameter, from the arguments, the environment and the defaults."""
     given, command = vars(arguments), arguments.command
     prefix = Prefix(_checked(absolute(given.get("prefix") or default_prefix(env, home)), command, platform))
-    index = index_address(given, env) if command in READ_INDEX and not given.get("installed") else None
+    index = index_address(given, env) if "index" in given and not given.get("installed") else None
     unsigned = bool(given.get("trust_unsigned"))
     values: Dict[str, object] = {
         "prefix": prefix,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.config.inputs import Input, InputKind, file_name
+from builder.config.inputs import Input, InputKind
 from builder.errors import ValidationError
 from builder.io.process import ProcessRunner
 from builder.io.tree import pack_tree
@@ -99,6 +99,6 @@ def test_what_is_no_folder_is_told_and_two_of_one_name_have_two_names(
         with pytest.raises(ValidationError, match=r"is no folder\. Name a folder"):
             pack_tree(runner, Input(InputKind.TREE, str(path)), None, tmp_path)
     kinds = (InputKind.TREE, InputKind.FILE)
-    names = {file_name(Input(kind, f"{above}/Müll x")) for kind in kinds for above in "ab"}
+    names = {Input(kind, f"{above}/Müll x").file_name for kind in kinds for above in "ab"}
     assert len(names) == 4
     assert all(name.isascii() and " " not in name for name in names)

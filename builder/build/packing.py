@@ -15,14 +15,7 @@ from pathlib import Path
 from builder.build.check_tools import CheckTools
 from builder.compile.artifact import Artifact
 from builder.compile.plan import PlanOptions
-from builder.config.build_plan import (
-    NO_BASE,
-    BuildPlan,
-    Rendered,
-    Workplace,
-    package_name,
-    planned_units,
-)
+from builder.config.build_plan import NO_BASE, BuildPlan, Rendered, Workplace, package_name, planned_units
 from builder.config.inputs import Input
 from builder.config.variants import Origin
 from builder.console import Reporter

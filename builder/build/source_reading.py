@@ -7,7 +7,7 @@ the cache, by the source's pin and all that it depends on.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -79,7 +79,7 @@ def commands_of(wiring: Wiring, texts: Mapping[str, str]) -> Iterator[Call]:
     With what it looks for on a machine, and without. ``texts`` are those of a source's CMake files and list.
     Raises ``ParseError``.
     """
-    with wiring.cmake(texts, ()) as configure:
+    with wiring.cmake(texts) as configure:
         for profile, cuda, found in product(Profile, (NVCCS[0], NVCCS[-1]), ("OFF", "ON")):
             settings = {**reading_settings(profile), "CMAKE_CUDA_COMPILER_VERSION": cuda}
             yield from configure({**settings, "READER_ANSWER": found}, Trace.WRITTEN).calls
@@ -100,29 +100,19 @@ def _kept(wiring: Wiring, item: Input, cuda: str, reporter: Reporter) -> SourceR
 
 
 def _read(wiring: Wiring, tar: Path, item: Input, settings: Mapping[str, str], cuda: str) -> SourceRules:
-    paths: list[str] = []
+    to_repair = {repair.file for repair in all_repairs().values() if not repair.dependency}
     try:
-        texts = texts_in(tar, _noting(paths), item.folders_above)
+        texts = texts_in(
+            tar, lambda path: is_wanted(path) or path in to_repair, item.folders_above, (".cc", ".cu")
+        )
         repairs = repair_texts(texts)
-        scripts = {path: text for path, text in texts.items() if not path.startswith(BELOW)}
-        units = [path for path in paths if path.startswith(BELOW) and path.endswith((".cc", ".cu"))]
-        with wiring.cmake(scripts, units) as configure:
+        files = {path: "" if path.startswith(BELOW) else text for path, text in texts.items()}
+        with wiring.cmake(files) as configure:
             rules = read_rules(SourceTree.read(texts), configure, settings, cuda=cuda)
         return replace(rules, repairs=repairs)
     except ParseError as error:
         error.what = f"{item.spec}: {error.what}"
         raise
-
-
-def _noting(paths: list[str]) -> Callable[[str], bool]:
-    """Return what says whether a file is read, and adds each path to ``paths``."""
-    to_repair = {repair.file for repair in all_repairs().values() if not repair.dependency}
-
-    def wanted(path: str) -> bool:
-        paths.append(path)
-        return is_wanted(path) or path in to_repair
-
-    return wanted
 
 
 def repair_texts(texts: MutableMapping[str, str]) -> Mapping[str, SourceLine]:

@@ -485,15 +485,12 @@ def _left_out_operators(decided: BuildPlan) -> Iterator[Finding]:
             )
 
 
-def _without_kernels(decided: BuildPlan) -> list[Finding]:
+def _without_kernels(decided: BuildPlan) -> Iterator[Finding]:
     if decided.profile is None:
-        return []
+        return
     missing = cannot_run(decided.profile.value, decided.ort_version)
-    consequence = consequence_of(missing, decided.host.value)
-    if consequence is None:
-        return []
-    return [
-        Finding(
+    if consequence := consequence_of(missing, decided.host.value):
+        yield Finding(
             code=Code.C011,
             path="onnxruntime.profile",
             message=f"operators without CUDA kernels in the package: {counted(missing)}. {consequence.means}",
@@ -501,4 +498,3 @@ def _without_kernels(decided: BuildPlan) -> list[Finding]:
             got=f"profile {decided.profile.value}, host {decided.host.value}",
             severity=Severity.WARNING,
         )
-    ]

@@ -11,14 +11,7 @@ from pathlib import PurePosixPath
 from jinja2 import BaseLoader
 
 from builder.config.build_plan import NO_BASE, BuildPlan, CompilePlan, Rendered, compile_plan
-from builder.config.inputs import (
-    TRIALS,
-    DebianPackage,
-    Input,
-    InputKind,
-    Lock,
-    Pin,
-)
+from builder.config.inputs import TRIALS, DebianPackage, Input, InputKind, Lock, Pin
 from builder.config.profiles import build_targets, options_of
 from builder.config.repairs import dumps
 from builder.config.variants import (

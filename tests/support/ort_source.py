@@ -21,6 +21,6 @@ FILES: Mapping[str, str] = {
 def rules(more: Mapping[str, str] = FILES) -> SourceRules:
     """Return the rules that are read from the source with CMake; ``more``: files in place of its own."""
     files = {**FILES, **more}
-    scripts = {path: text for path, text in files.items() if path.startswith("cmake/")}
-    with Wiring(ROOT).cmake(scripts, [path for path in files if path not in scripts]) as configure:
+    scripts = {path: text if path.startswith("cmake/") else "" for path, text in files.items()}
+    with Wiring(ROOT).cmake(scripts) as configure:
         return read_rules(SourceTree.read(files), configure, {"onnxruntime_USE_CUDA": "ON"})

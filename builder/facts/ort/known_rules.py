@@ -77,15 +77,14 @@ def _line_of(version: str) -> str:
 
 def is_read(version: str) -> bool:
     """Return whether the source of this very release was read."""
-    read = standing_for(version)
-    return read.is_release and read.first == version
+    return not rules_for(version).stands_in
 
 
 @cache
 def rules_for(version: str) -> SourceRules:
     """Return the rules of a release, or of the source that stands for it, without launches."""
     read = standing_for(version)
-    if is_read(version):
+    if read.is_release and read.first == version:
         return read.rules
     return replace(read.rules, version=version, launches=(), without_device_code=(), stands_in=True)
 

@@ -108,10 +108,10 @@ def _dependencies(
     for call in calls:
         for name in (name for word in call.words for name in _USE.findall(word)):
             if name not in listed:
-                raise _not_understood(f"{call.line}", f"deps.txt has no line for {name}")
+                raise not_understood(f"{call.line}", f"deps.txt has no line for {name}")
             used.setdefault(name, _dependency(name, call.words[0], *listed[name]))
     if not used:
-        raise _not_understood(f"{FOLDER}/CMakeLists.txt", "nothing of deps.txt is downloaded by it")
+        raise not_understood(f"{FOLDER}/CMakeLists.txt", "nothing of deps.txt is downloaded by it")
     return tuple(used[name] for name in sorted(used))
 
 
@@ -123,19 +123,20 @@ def _listed(text: str) -> dict[str, tuple[str, str, int]]:
             continue
         name, *rest = map(str.strip, line.split(";"))
         if len(rest) != 2 or not _SHA1.fullmatch(rest[1]):  # noqa: PLR2004
-            raise _not_understood(f"{LIST}:{number}", f"{line!r} is not name;URL;SHA-1")
+            raise not_understood(f"{LIST}:{number}", f"{line!r} is not name;URL;SHA-1")
         by_name[name] = (rest[0], rest[1].lower(), number)
     return by_name
 
 
 def _dependency(name: str, content: str, url: str, sha1: str, line: int) -> Dependency:
     if not _URL.fullmatch(url):
-        raise _not_understood(f"{LIST}:{line}", f"the address of {name} is no plain https URL")
+        raise not_understood(f"{LIST}:{line}", f"the address of {name} is no plain https URL")
     known_as = content.lower() if _NAME.fullmatch(content) else name
     return Dependency(name, known_as, url, sha1, line)
 
 
-def _not_understood(place: str, cause: str) -> ParseError:
+def not_understood(place: str, cause: str) -> ParseError:
+    """Return the error for a place of a source."""
     return ParseError(
         f"{place} of ONNX Runtime's source is not understood",
         cause=cause,

@@ -13,9 +13,9 @@ HARMFUL = data_text("ort/harmful.txt")
 def test_a_source_starts_no_program_and_writes_no_file(tmp_path: Path) -> None:
     harmed = tmp_path / "harmed"
     harmed.mkdir()
-    texts = {"cmake/CMakeLists.txt": HARMFUL.format(folder=harmed)}
-    listing = ("onnxruntime/a.cu", "onnxruntime/b.cu", "../outside.cu", f"{harmed}/outside.cu")
-    with Wiring(ROOT).cmake(texts, listing) as configure:
+    units = ("onnxruntime/a.cu", "onnxruntime/b.cu", "../outside.cu", f"{harmed}/outside.cu")
+    files = dict.fromkeys(units, "") | {"cmake/CMakeLists.txt": HARMFUL.format(folder=harmed)}
+    with Wiring(ROOT).cmake(files) as configure:
         made = configure({"READER_ANSWER": "OFF"}, Trace.VALUES)
         found = configure({}, Trace.NOTHING)
     assert not list(harmed.iterdir())

@@ -5,6 +5,8 @@ Each returns the reason against it in one sentence, or ``None`` where there is n
 
 from __future__ import annotations
 
+import json
+import pkgutil
 import re
 from typing import Dict, Iterable, Optional, Sequence, Tuple
 
@@ -134,20 +136,9 @@ def _outside(driver: str, window: Driver) -> Optional[str]:
 
 _VERSION = re.compile(r"\d{1,9}(?:\.\d{1,9})+")
 
-_KNOWN_BY = {
-    "2.17": "CentOS 7",
-    "2.23": "Ubuntu 16.04",
-    "2.24": "Debian 9",
-    "2.26": "Amazon Linux 2",
-    "2.27": "Ubuntu 18.04",
-    "2.28": "Debian 10",
-    "2.31": "Ubuntu 20.04",
-    "2.34": "RHEL 9",
-    "2.35": "Ubuntu 22.04",
-    "2.36": "Debian 12",
-    "2.39": "Ubuntu 24.04",
-    "2.41": "Debian 13",
-}
+_TABLES = json.loads(pkgutil.get_data(__name__, "reasons.json") or b"")
+
+_KNOWN_BY: Dict[str, str] = _TABLES["glibc"]
 """A well-known system for each glibc version. Source: the distributions' package lists."""
 
 

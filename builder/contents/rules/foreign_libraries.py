@@ -7,6 +7,8 @@ part of Windows (E002, E003, E017). File names are compared without regard to ca
 from __future__ import annotations
 
 import fnmatch
+import json
+import pkgutil
 from collections.abc import Iterator, Mapping, Sequence
 
 from builder.binary.library import Reading, wheel_version
@@ -49,20 +51,9 @@ def _check_host(host: ForeignLibrary, provider: str) -> Iterator[Finding]:
         yield Finding(Code.B011, host.path, f"it comes from {host.source}", wanted=version, got=got)
 
 
-_SYSTEM = (
-    *(
-        "kernel32.dll",
-        "kernelbase.dll",
-        "ntdll.dll",
-        "advapi32.dll",
-        "user32.dll",
-        "gdi32.dll",
-        "shell32.dll",
-    ),
-    *("ole32.dll", "combase.dll", "rpcrt4.dll", "setupapi.dll", "dbghelp.dll", "version.dll", "ws2_32.dll"),
-    *("bcrypt.dll", "crypt32.dll", "cfgmgr32.dll", "psapi.dll", "shlwapi.dll", "dxgi.dll", "dxcore.dll"),
-    *("d3d12.dll", "ucrtbase.dll", "api-ms-win-*.dll", "ext-ms-win-*.dll"),
-)
+_TABLES = json.loads(pkgutil.get_data(__name__, "foreign_libraries.json") or b"")
+
+_SYSTEM: Sequence[str] = _TABLES["system"]
 """Patterns of the DLLs that every Windows 10 and 11 for x64 has in System32, and of its API sets.
 
 Source: Microsoft's "Windows umbrella libraries" and "Windows API sets"; the universal C runtime,

@@ -94,13 +94,10 @@ class _Reader:
             newest_cuda=Fact(dotted(LAST_12), line) if (line := needs_cub_2(self.source)) else None,
         )
 
-    def _given(self, architectures: str | None, **more: str) -> Mapping[str, str]:
-        """Return the variables for a list of architectures; ``None``: for none."""
-        listed = {} if architectures is None else {LIST: architectures}
-        return {_CUDA[0]: self.cuda, **self.settings, **listed, **more}
-
-    def _made(self, architectures: str | None, **more: str) -> Configured:
-        return self.configure(self._given(architectures, **more), Trace.VALUES)
+    def _made(self, listed: str | None, trace: Trace = Trace.VALUES, /, **more: str) -> Configured:
+        """Return what CMake makes for a list of architectures; ``None``: for none."""
+        given = {} if listed is None else {LIST: listed}
+        return self.configure({_CUDA[0]: self.cuda, **self.settings, **given, **more}, trace)
 
     @cached_property
     def _plain(self) -> Configured:
@@ -197,8 +194,7 @@ class _Reader:
 
     def _compiled(self, numbers: Iterable[int], **more: str) -> tuple[Compiled, str]:
         """Return the targets of all CUDA units for a set, and what CMake made of the set."""
-        listed = ";".join(f"{number}-real" for number in numbers)
-        made = self.configure(self._given(listed, **more), Trace.NOTHING)
+        made = self._made(";".join(f"{number}-real" for number in numbers), Trace.NOTHING, **more)
         listed = made.values[LIST]
         compiled = {
             source.removeprefix(BELOW): (name, "" if target.architectures == listed else target.architectures)

@@ -33,7 +33,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from builder.binary.fatbin_format import LINK_INPUT, Container, Image, Kind
-from builder.binary.library_names import family_of
+from builder.binary.library_names import family_of, is_provider
 from builder.binary.payloads import Compression
 from builder.facts.gpu import compatibility
 from builder.facts.gpu.architectures import Arch, Capability
@@ -188,8 +188,13 @@ def cover(
     )
 
 
-def as_stated(library: LibraryCoverage, unit_sets: Sequence[UnitSet]) -> LibraryCoverage:
-    """Return the coverage of a provider whose build states its sets of units, if these explain it."""
+def as_stated(library: LibraryCoverage | None, unit_sets: Sequence[UnitSet] | None) -> LibraryCoverage | None:
+    """Return the coverage of a provider by the sets of units that its build states, if these explain it.
+
+    Any other coverage stays as it is.
+    """
+    if library is None or unit_sets is None or not is_provider(library.path):
+        return library
     containers = (held.sass for held, count in library.held.items() for _ in range(count))
     code = {field.name: getattr(library, field.name) for field in fields(DeviceCode)}
     return coverage_of(DeviceCode(**code | {"unit_sets": if_counts_agree(unit_sets, containers)}))

@@ -17,7 +17,6 @@ from builder.binary.elf import Elf
 from builder.binary.fatbin_format import SECTIONS
 from builder.binary.file_kinds import FileKind
 from builder.binary.library import HostNeeds, Library, Reading
-from builder.binary.library_names import is_provider
 from builder.binary.verdict import X86_64
 from builder.config.variants import Limits, Variant
 from builder.console import Reporter
@@ -74,9 +73,10 @@ def check(
         libraries = [member for member in members if member.path.startswith(LIB)]
         if variant.platform not in _MACHINES:
             return _judge_foreign(libraries, variant, limits)
+        readings = (read_file(one.path, one.file, deep=one.source == BUILT) for one in libraries)
         seen = [
-            (library, _stated(read_file(library.path, library.file, deep=library.source == BUILT), stated))
-            for library in libraries
+            (library, replace(reading, coverage=as_stated(reading.coverage, stated)))
+            for library, reading in zip(libraries, readings, strict=True)
         ]
         disputed: list[Finding] = []
         for member, reading in seen if inspector else ():
@@ -86,12 +86,6 @@ def check(
             kept = [one for one in seen if one[0].path not in report.unneeded]
             report = replace(_judge(kept, disputed, variant, limits), unneeded=report.unneeded)
         return report
-
-
-def _stated(reading: Reading, unit_sets: Sequence[UnitSet] | None) -> Reading:
-    if unit_sets is None or not is_provider(reading.path) or reading.coverage is None:
-        return reading
-    return replace(reading, coverage=as_stated(reading.coverage, unit_sets))
 
 
 _Seen = tuple[Member, Reading]

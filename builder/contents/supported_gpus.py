@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from builder.binary.coverage import LibraryCoverage, Support, as_stated, combine, worst
 from builder.binary.library import Inspected
-from builder.binary.library_names import is_named_like_a_library, is_provider
+from builder.binary.library_names import is_named_like_a_library
 from builder.errors import ConfigError
 from builder.facts.gpu.architectures import Arch, Capability
 from builder.facts.ort.units import UnitSet
@@ -106,9 +106,7 @@ def as_stated_by(manifest: Manifest, folder: str, libraries: Iterable[Inspected]
     """Return the libraries; a provider below the manifest's ``folder`` gets the sets that this states."""
     units = stated_units(manifest)
     return tuple(
-        replace(item, coverage=as_stated(item.coverage, units))
-        if units is not None and item.coverage and is_provider(item.name) and item.name.startswith(folder)
-        else item
+        replace(item, coverage=as_stated(item.coverage, units)) if item.name.startswith(folder) else item
         for item in libraries
     )
 

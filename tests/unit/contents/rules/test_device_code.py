@@ -136,6 +136,7 @@ def test_units_that_a_build_states_explain_its_containers() -> None:
         assert library
         assert library.support[Capability(7, 5)] is Support.PARTIAL
         told = as_stated(library, stated)
+        assert told
         assert told.support[Capability(7, 5)] is support
         findings = check_provider(
             PROVIDER, _containers(*raw), _variant("75 86"), Severity.WARNING, told.unit_sets

@@ -26,7 +26,7 @@ from builder.config.inputs import TARS, Input, InputKind, Lock
 from builder.config.variants import Base, GitSource, Source, TarballSource, TreeSource, source_problems
 from builder.errors import ParseError, ValidationError
 from builder.facts.ort.source import SourceFacts
-from builder.files.disk import resolved
+from builder.files.disk import absolute, resolved
 from builder.io.wiring import Wiring
 
 
@@ -83,11 +83,11 @@ def _trying(base: Base, source: Source, facts: SourceFacts, given: Mapping[str, 
 
 
 def named_source(text: str) -> Source:
-    """Return the source that ``--source`` names. Raises ``ValidationError`` where it names none.
+    """Return the source that ``--source`` names. Raises ``ConfigError`` where it names none.
 
     A folder is taken as it is, unless it is a bare repository or a reference is named.
     """
-    path, (above, _, ref) = Path(text).expanduser(), text.rpartition("@")
+    path, (above, _, ref) = absolute(Path(text)), text.rpartition("@")
     if path.is_file():
         if not text.endswith(TARS):
             raise ValidationError(
@@ -96,7 +96,7 @@ def named_source(text: str) -> Source:
         return TarballSource(Input(InputKind.FILE, str(resolved(path))))
     if path.is_dir() and not _is_bare(path):
         return TreeSource(Input(InputKind.TREE, str(resolved(path))))
-    folder, ref = (path, "") if path.is_dir() else (Path(above).expanduser(), ref)
+    folder, ref = (path, "") if path.is_dir() else (absolute(Path(above)), ref)
     if folder.is_dir() and (path.is_dir() or "@" in text):
         item = Input(InputKind.GIT, f"{resolved(folder)}@{ref or 'HEAD'}")
         if not re.fullmatch(SPECS[InputKind.GIT], item.spec):

@@ -295,6 +295,12 @@ def test_what_is_not_of_this_machine_is_named_by_its_form(written: str, key: str
     assert named_source(written.partition(": ")[2]).item == Input.parse(key)
 
 
+@pytest.mark.parametrize("text", ["~no-such-user/ort", "~no-such-user/ort@v1"])
+def test_a_home_of_nobody_is_told(text: str) -> None:
+    with pytest.raises(ConfigError, match="no home is known for that user"):
+        named_source(text)
+
+
 def test_a_folder_whose_name_has_an_at_sign_is_a_folder(tmp_path: Path) -> None:
     folder = lay_source(tmp_path / "ort@work")
     assert named_source(str(folder)).item == Input(InputKind.TREE, str(folder))

@@ -41,10 +41,7 @@ _MEMORY = re.compile(r"(?P<size>[0-9]{1,6}(?:\.[0-9]{1,3})?)(?P<unit>[GgMm])(?:i
 JSON = "as JSON; messages go to standard error"
 """The help line of ``--json``."""
 
-FLAGS: Mapping[str, tuple[object, str]] = {
-    flag: (default, line)
-    for flag, (default, line) in json.loads(Path(__file__).with_suffix(".json").read_text("utf-8")).items()
-}
+FLAGS: Mapping[str, tuple[object, str]] = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
 """The default and the help line of each flag that several verbs share, in the order of verbs for variants.
 
 A list is given more than once, ``None`` is text.

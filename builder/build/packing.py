@@ -247,10 +247,11 @@ def command_of(plan: BuildPlan, plan_options: PlanOptions) -> str:
         flags["origin"] = origin.value
     words = [*(f"--{flag} {value}" for flag, value in flags.items()), *_version_flags(plan)]
     words += ["--release"] if plan_options.release else []
-    if plan_options.source:
+    if plan_options.source:  # all bases have it, and it gives a repacked wheel its version
+        base = next(iter(plan.project.bases.values()))
         named = (one.partition("=")[0] for one in plan_options.dependencies)
-        words.append(f"--source {plan.on.source.item.public}")
-        words += [f"--dependency {name}={plan.on.dependencies[name].public}" for name in named]
+        words.append(f"--source {base.source.item.public}")
+        words += [f"--dependency {name}={base.dependencies[name].public}" for name in named]
     if plan.cuda_reason:
         words.append(f"--cuda {plan.on.toolkit.version.partition('.')[0]}")
     if plan_options.widen and not plan.project.packages[plan.variant.name].widen:

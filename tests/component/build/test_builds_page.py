@@ -152,6 +152,8 @@ def test_the_command_makes_the_package_of_this_version_again_and_names_nothing_o
     decided = replace(wheel, variant=project.packages[name])
     plan_options = PlanOptions(mixed=True, profile=Profile.LEAN, host=Host.SOURCE)
     assert command_of(decided, plan_options) == f"./run build --variant {name} {said}".rstrip()
+    tried = command_of(decided, replace(plan_options, source="..."))
+    assert tried.endswith(" --source https://github.com/microsoft/onnxruntime@v1.23.2")
 
 
 def test_a_package_has_a_row_of_what_it_is_and_what_it_took(shop: Wiring, tmp_path: Path, told: Told) -> None:

@@ -332,6 +332,8 @@ def test_the_command_is_taken_apart() -> None:
     assert build_arguments(recipe) == ["--variant", "legacy", "--profile", "minimal", "--base", "assembled"]
     assert (recipe.variant, recipe.base_revision) == ("legacy", "sha256:ba5e")
     assert recipe.subjects == {"p.tar.zst": "9" * 64}
+    newer = read_recipe(document(externalParameters__command="./run build --variant latest --cuda 13"), "p")
+    assert build_arguments(newer) == ["--variant", "latest", "--cuda", "13"]
 
 
 FOREIGN = ("--dist /etc", "; rm -rf /", "$(id)", " legacy")

@@ -25,6 +25,7 @@ from tests.support.factories.publishing import TAG, bytes_in
 from tests.support.factories.releases import TEXTS, append_sum
 from tests.support.fakes.ports import FakeReporter
 from tests.support.schemas import schema
+from tests.support.tables import table
 
 NEWER = "gpu-libs-v1.23.2-2"
 
@@ -175,16 +176,8 @@ def test_a_mirror_that_would_not_fit_is_refused_first(stand: Stand, monkeypatch:
     assert bytes_in(stand.root) == whole(stand, bytes_in(stand.dist))
 
 
-LITTER = {
-    "copy/index.json": '{"tag": "gpu-libs-v1", "packages": []}',
-    "v1/index.json": '{"tag": "linked", "packages": []}',
-    "README": "somebody's",
-    "README.part-1-00": "somebody's",
-}
-
-
 def test_foreign_files_stay_as_they_are_and_are_no_releases(stand: Stand) -> None:
-    for name, text in LITTER.items():
+    for name, text in table("publish/litter.txt"):
         (stand.root / name).parent.mkdir(parents=True, exist_ok=True)
         (stand.root / name).write_text(text)
     (stand.root / "linked").symlink_to("v1")

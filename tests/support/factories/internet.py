@@ -34,6 +34,7 @@ from tests.doubles.internet.world import World
 from tests.support.cache_servers import registry_server
 from tests.support.debian import debian_program
 from tests.support.factories.redist import RELEASE, Maker, git, tag, undated
+from tests.support.tables import data_text, table
 
 GITHUB, GITLAB = "github.com/microsoft/onnxruntime", "gitlab.com/ortpacks/onnxruntime"
 
@@ -61,23 +62,7 @@ _UTF8_RANGE = re.compile(
 
 _CUDA = "usr/local/cuda-12.9"
 
-_LINKS = {
-    "usr/local/cuda": "/etc/alternatives/cuda",
-    "usr/local/cuda-12": "/etc/alternatives/cuda-12",
-    "etc/alternatives/cuda": "/usr/local/cuda-12.9",
-    "etc/alternatives/cuda-12": "/usr/local/cuda-12.9",
-    f"{_CUDA}/include": "targets/x86_64-linux/include",
-    f"{_CUDA}/lib64": "targets/x86_64-linux/lib",
-}
-
-_ENV = (
-    "PATH=/usr/local/nvidia/bin:/usr/local/cuda/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-    "LD_LIBRARY_PATH=/usr/local/nvidia/lib:/usr/local/nvidia/lib64",
-    "LIBRARY_PATH=/usr/local/cuda/lib64/stubs",
-    "NVIDIA_VISIBLE_DEVICES=all",
-    "NVIDIA_DRIVER_CAPABILITIES=compute,utility",
-    "CUDA_VERSION=12.9.1",
-)
+_ENV = data_text("docker/cuda-environment.txt").split()
 """The environment of NVIDIA's image."""
 
 _NVIDIAS_LIST = b"deb https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2204/x86_64 /\n"
@@ -235,7 +220,7 @@ class InternetMaker:
             text = text.replace(f'"-I$(TOP)/{name}', f'"-I$(TOP)/$(_TARGET_DIR_)/{name}')
             text = text.replace(f'"-L$(TOP)/{name}', f'"-L$(TOP)/$(_TARGET_DIR_)/{name}')
         profile.write_text(text, encoding="utf-8")
-        for name, end in _LINKS.items():
+        for name, end in table("docker/cuda-links.txt"):
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).symlink_to(end)
 

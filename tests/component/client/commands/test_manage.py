@@ -22,6 +22,7 @@ from tests.support.faults.client import Quick, version_in_use, versions_in
 from tests.support.faults.killed import after_each_kill
 from tests.support.messages import Told
 from tests.support.schemas import schema
+from tests.support.tables import table
 
 VERSIONS = ("1.22.0", "1.23.2", "1.24.0")
 
@@ -334,15 +335,7 @@ def test_systemd_itself_reads_it(tmp_path: Path) -> None:
     assert "Environment" not in done.stderr, done.stderr
 
 
-@pytest.mark.parametrize(
-    ("shell", "platform", "said"),
-    [
-        ("cmd", "win-x64", 'set "PATH=C:\\a 100%%;%PATH%"'),
-        ("powershell", "win-x64", "$env:PATH = 'C:\\a 100%' + $(if ($env:PATH) {';' + $env:PATH})"),
-        ("fish", "linux-x64", "set -gx PATH 'C:\\\\a 100%'"),
-        ("sh", "macos-arm64", "export PATH='C:\\a 100%'"),
-    ],
-)
+@pytest.mark.parametrize(("shell", "platform", "said"), table("client/path-lists.txt"))
 def test_lists_keep_what_is_set_by_the_platform_s_separator(shell: str, platform: str, said: str) -> None:
     assert lines({"PATH": "C:\\a 100%"}, shell, platform) == [said]
     names = {"linux-x64": "LD_LIBRARY_PATH", "win-x64": "PATH", "macos-arm64": "DYLD_LIBRARY_PATH"}

@@ -354,6 +354,8 @@ def forecast(
         "origin": plan.origin.value,
         "origin_reason": plan.origin_reason,
         "onnxruntime": plan.ort_version,
+        "cuda": plan.project.cuda.version if plan.variant.sm else None,
+        "cuda_reason": plan.cuda_reason or None,
         "profile": plan.profile.value if plan.profile else None,
         "host": plan.host.value if plan.profile else None,
         "sm": [str(arch) for arch in plan.variant.sm],

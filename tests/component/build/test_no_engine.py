@@ -54,7 +54,8 @@ def test_a_program_reads_a_plan(copied: Place) -> None:
     assert (legacy["compile"]["jobs"], legacy["compile"]["minutes"]) == (None, None)
     together = [room for room in said["together"] if room["variant"] == "legacy"]
     assert sum(room["bytes"] for room in together) == sum(room["bytes"] for room in legacy["room"])
-    assert (cpu["compile"], cpu["sm"], cpu["profile"]) == (None, [], None)
+    assert (cpu["compile"], cpu["sm"], cpu["profile"], cpu["cuda"]) == (None, [], None, None)
+    assert (legacy["cuda"], legacy["cuda_reason"]) == ("12.9", None)
     assert "legacy   • plan legacy\n" in done.stderr
 
 

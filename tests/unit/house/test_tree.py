@@ -7,6 +7,7 @@ import sys
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 from pkgutil import resolve_name
@@ -141,3 +142,10 @@ def test_tests_share_code_by_the_shared_folders_alone() -> None:
         borrowed += [(home, room) for room in ROOM.findall(text) if not home.startswith(f"{room}.")]
         borrowed += [(home, name) for name in re.findall(r"^ *from tests\S*\.(test_\w+)", text, re.MULTILINE)]
     assert borrowed == []
+
+
+def test_pytest_enters_every_folder_of_tests(pytestconfig: pytest.Config) -> None:
+    """Defect: pytest's own list of folders that hold no tests has ``build``, a room of tests here."""
+    folders = {part for path in (ROOT / "tests").rglob("test_*.py") for part in path.relative_to(ROOT).parts}
+    patterns = pytestconfig.getini("norecursedirs")
+    assert [folder for folder in folders if any(fnmatch(folder, pattern) for pattern in patterns)] == []

@@ -76,7 +76,7 @@ class Code(Enum):
     C013 = "a pinned library of NVIDIA's holds no code for an architecture of the set"
     C014 = "nobody has read which GPUs a pinned library of NVIDIA's serves"
     C015 = "this ONNX Runtime leaves kernels out that it needs, for this set"
-    C016 = "the compiler may lack what this ONNX Runtime asks of it for an architecture of the set"
+    C016 = "the compiler may lack what this ONNX Runtime asks of it for an architecture"
     C017 = "this ONNX Runtime needs an older CUDA"
     E001 = "a library is not a whole ELF file, or DLL, of those that are read"
     E002 = "a needed library is neither in the package nor the host's"

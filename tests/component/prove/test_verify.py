@@ -64,7 +64,7 @@ class Desk:
         wiring = Wiring(ROOT, dist=self.work, reporter=self.reporter)
         return Verifier(wiring, self.reporter, bench(FakeEngine()))
 
-    def check(self, members: Sequence[Member], variant: Variant, *_: object) -> BinaryReport:
+    def check(self, members: Sequence[Member], variant: Variant, *_: object, stated: object) -> BinaryReport:
         assert all(member.file.is_file() for member in members)
         self.ran.append(f"check {variant.name} {len(variant.sm)}")
         return self.seen

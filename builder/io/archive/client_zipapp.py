@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
+from functools import cache
 from io import BytesIO
 from modulefinder import ModuleFinder
 from pathlib import Path
@@ -103,10 +104,12 @@ _FINDING = threading.Lock()
 """Held by the thread whose ``ModuleFinder`` runs, since it empties a cache of the import system."""
 
 
-def imported_modules(source: Path, *entries: str) -> list[str]:
+@cache
+def imported_modules(source: Path, *entries: str) -> tuple[str, ...]:
     """Return ``entries`` and all our modules that they import, directly or not, as paths below ``source``.
 
-    With a module comes the JSON file of its name, where there is one.
+    With a module comes the JSON file of its name, where there is one. A process looks once: that takes a
+    second.
     """
     finder = ModuleFinder([str(source)])
     with _FINDING:
@@ -114,7 +117,9 @@ def imported_modules(source: Path, *entries: str) -> list[str]:
             finder.run_script(str(source / entry))
     files = [Path(file) for module in finder.modules.values() if (file := vars(module)["__file__"])]
     data = [file.with_suffix(".json") for file in files]
-    return sorted({file.relative_to(source).as_posix() for file in (*files, *filter(Path.is_file, data))})
+    return tuple(
+        sorted({file.relative_to(source).as_posix() for file in (*files, *filter(Path.is_file, data))})
+    )
 
 
 def _modules(source: Path) -> list[str]:

@@ -13,6 +13,7 @@ from builder.compile.artifact import built_key, package_sources, read_built, wri
 from builder.config.inputs import Lock, Pin
 from builder.config.variants import Preset
 from builder.formats.package_names import Host, Profile
+from builder.io.archive.client_zipapp import imported_modules
 from tests.support import ROOT
 from tests.support.factories import packages
 from tests.support.factories.project_copy import copied_to
@@ -104,6 +105,7 @@ def test_a_package_is_made_anew_for_another_packer_and_not_for_other_release_not
     for name, line, is_another in CHANGED:
         with (tmp_path / name).open("a") as file:
             file.write(f"\n{line}\n")
+        imported_modules.cache_clear()  # another process
         after = built_key(PLAN, LOCK, package_sources(tmp_path, PLAN.project))
         assert (after != before) is is_another, name
         before = after

@@ -300,4 +300,4 @@ def test_modules_are_looked_for_by_one_thread_at_a_time(
 
     monkeypatch.setattr(ModuleFinder, "run_script", look)
     with ThreadPoolExecutor(2) as threads:
-        assert list(threads.map(imported_modules, [tmp_path] * 2, ["a.py"] * 2)) == [[], []]
+        assert list(threads.map(imported_modules, [tmp_path] * 2, ["a.py"] * 2)) == [(), ()]

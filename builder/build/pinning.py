@@ -35,7 +35,7 @@ from builder.errors import (
     ValidationError,
 )
 from builder.facts.gpu.architectures import Capability
-from builder.facts.ort.source import LIST, is_read, read_source
+from builder.facts.ort.source import LIST, is_read, read_source, require_source
 from builder.files.atomic_write import write_file
 from builder.files.disk import resolved
 from builder.files.http_client import NotThereError
@@ -99,6 +99,8 @@ def pin_inputs(
 
 def pin_source(wiring: Wiring, item: Input, known: Lock, reporter: Reporter) -> Lock:
     """Return the pin of a source, and what is read of it. A pin that ``known`` has stays."""
+    if item.kind is InputKind.TREE:  # before all of a wrong folder is copied
+        require_source(lambda path: (Path(item.spec) / path).is_file())
     has_pin = not known.is_open(item)
     pinned = Lock({item.key: known.pins[item.key]}) if has_pin else _pin(wiring, item, known, reporter)
     file = wiring.store(known.with_more(pinned), reporter).fetch(item)

@@ -82,16 +82,22 @@ def read_source(texts: Mapping[str, str], calls: Callable[[], Iterable[Call]]) -
     ``calls`` returns the commands that CMake runs for our builds, as they are written. Raises ``ParseError``
     for what is no source of ONNX Runtime, or none that is understood.
     """
-    if lacking := [path for path in (VERSION_FILE, LIST, f"{FOLDER}/CMakeLists.txt") if path not in texts]:
-        raise ParseError(
-            "it is no source of ONNX Runtime that can be built here",
-            cause=f"it has no {lacking[0]}",
-            advice="Name the top of ONNX Runtime's own tree, 1.15 or newer.",
-        )
+    require_source(texts.__contains__)
     version = texts[VERSION_FILE].strip()
     if not _VERSION.fullmatch(version):
         raise ParseError(f"its {VERSION_FILE} is {version[:40]!r}", advice="Write three numbers: X.Y.Z.")
     return SourceFacts(version, _dependencies(_listed(texts[LIST]), calls()))
+
+
+def require_source(has: Callable[[str], bool]) -> None:
+    """Raise ``ParseError`` unless it ``has`` the files by which a source of ONNX Runtime is known."""
+    for path in (VERSION_FILE, LIST, f"{FOLDER}/CMakeLists.txt"):
+        if not has(path):
+            raise ParseError(
+                "it is no source of ONNX Runtime that can be built here",
+                cause=f"it has no {path}",
+                advice="Name the top of ONNX Runtime's own tree, 1.15 or newer.",
+            )
 
 
 def is_read(path: str) -> bool:

@@ -108,15 +108,15 @@ _FINDING = threading.Lock()
 def imported_modules(source: Path, *entries: str) -> tuple[str, ...]:
     """Return ``entries`` and all our modules that they import, directly or not, as paths below ``source``.
 
-    With a module comes the JSON file of its name, where there is one. A process looks once: that takes a
-    second.
+    With a module come the JSON file and the script of its name, where there are any. A process looks once:
+    that takes a second.
     """
     finder = ModuleFinder([str(source)])
     with _FINDING:
         for entry in entries:
             finder.run_script(str(source / entry))
     files = [Path(file) for module in finder.modules.values() if (file := vars(module)["__file__"])]
-    data = [file.with_suffix(".json") for file in files]
+    data = [file.with_suffix(kind) for file in files for kind in (".json", ".sh")]
     return tuple(
         sorted({file.relative_to(source).as_posix() for file in (*files, *filter(Path.is_file, data))})
     )

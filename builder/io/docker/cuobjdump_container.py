@@ -18,7 +18,7 @@ _FOLDER = "/inspect"
 
 _NOT_FOUND = 127
 
-_SCRIPT = Path(__file__).with_name("cuobjdump.sh").read_text(encoding="utf-8")
+_SCRIPT = Path(__file__).with_suffix(".sh").read_text(encoding="utf-8")
 """A script in sh that prints each listing's exit code and streams separately, so that none is hidden."""
 
 _PARTS = ("elf.code", "elf.out", "elf.err", "ptx.code", "ptx.out", "ptx.err", "end")

@@ -91,6 +91,7 @@ def test_the_files_that_make_or_prove_a_package_are_in_its_key_and_no_others() -
     assert {
         "builder/prove/virtualcard/runtime.c",
         "builder/farm/drive.py",
+        "builder/io/docker/cuobjdump_container.sh",
         "templates/snapshot.sh.j2",
     } < named
     assert {"LICENSE", "requirements.lock"} < named

@@ -288,6 +288,16 @@ def test_what_is_no_source_is_told(
         try_source(shop, named.format(**places))
 
 
+def test_nothing_of_a_wrong_folder_is_copied(shop: Wiring, tmp_path: Path) -> None:
+    """Defect: of a home without a source 2.6 GB were packed into the cache, and then refused."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    (folder / "thesis.txt").write_text("mine")
+    with pytest.raises(errors.ParseError, match="it has no VERSION_NUMBER"):
+        try_source(shop, str(folder))
+    assert [path.name for path in shop.cache.rglob("*home*")] == []
+
+
 @pytest.mark.parametrize(
     ("written", "key"), [row for row in table("config/sources.txt") if ": /" not in row[0]]
 )

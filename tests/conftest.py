@@ -6,6 +6,7 @@ process and open no socket.
 
 import gc
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -107,6 +108,14 @@ def _turn(item: pytest.Item) -> int:
         return LONGEST.index(item.path.stem)
     engine = any(item.get_closest_marker(tier) for tier in ("integration", "images", "gpu"))
     return len(LONGEST) if engine else len(LONGEST) + 1
+
+
+@pytest.fixture(scope="module")
+def module_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Yield a folder for gigabytes, gone after the module: pytest removes its own when a session ends."""
+    folder = tmp_path_factory.mktemp("module")
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)

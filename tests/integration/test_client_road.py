@@ -52,10 +52,11 @@ Owner = tuple[User, dict[str, object]]
 
 @pytest.fixture(scope="module")
 def release(
-    legacy_package: Path, modern_package: Path, dist: Path, tmp_path_factory: pytest.TempPathFactory
+    legacy_package: Path, modern_package: Path, dist: Path, module_folder: Path
 ) -> Iterator[GitHubDouble]:
     """Publish three packages for CUDA and one for the CPU, this one as gzip too, to the GitHub double."""
-    ours = tmp_path_factory.mktemp("shelf")
+    ours = module_folder / "shelf"
+    ours.mkdir()
     (ours / ".check-tools-assembled").symlink_to(dist / ".check-tools-assembled")
     latest = build(ours, "--variant", "latest", "--profile", "minimal")
     packages = [legacy_package, modern_package, latest, *cpu_packages(ours)]

@@ -73,9 +73,9 @@ def chance() -> random.Random:
 
 
 @pytest.fixture(scope="module")
-def battered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def battered(module_folder: Path) -> Path:
     """Return a ``dist`` folder that all kills and the full disk of this module share, one after the other."""
-    return tmp_path_factory.mktemp("battered")
+    return module_folder
 
 
 @pytest.fixture(scope="module")

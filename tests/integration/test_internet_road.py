@@ -57,9 +57,9 @@ class Internet:
 
 
 @pytest.fixture(scope="module")
-def internet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Internet]:
+def internet(module_folder: Path) -> Iterator[Internet]:
     need_root("starts an engine of its own")
-    maker = InternetMaker(Wiring(ROOT), tmp_path_factory.mktemp("internet"))
+    maker = InternetMaker(Wiring(ROOT), module_folder / "internet")
     world = maker.make()
     with registry_server(world.folder) as server:
         push_image(f"http://127.0.0.1:{server.port}", ARM, [], architecture="arm64")
@@ -75,11 +75,10 @@ def github(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GitHubDouble]:
 
 
 @pytest.fixture(scope="module")
-def user(
-    internet: Internet, github: GitHubDouble, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Clone]:
+def user(internet: Internet, github: GitHubDouble, module_folder: Path) -> Iterator[Clone]:
     """Yield the clone of a user who builds the double's version for two architectures."""
-    folder = tmp_path_factory.mktemp("user")
+    folder = module_folder / "user"
+    folder.mkdir()
     with cloned(
         internet.world,
         internet.host,

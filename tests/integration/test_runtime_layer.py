@@ -90,8 +90,8 @@ def _minilm() -> Path:
 
 
 @pytest.fixture(scope="module")
-def application(modern_package: Path, tmp_path_factory: pytest.TempPathFactory) -> Application:
-    return _application(modern_package, tmp_path_factory.mktemp("application"))
+def application(modern_package: Path, module_folder: Path) -> Application:
+    return _application(modern_package, module_folder / "application")
 
 
 def _application(full: Path, folder: Path) -> Application:

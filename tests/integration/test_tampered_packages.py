@@ -27,13 +27,13 @@ IMAGE = struct.Struct("<HHIQI8xI")
 
 
 @pytest.fixture(scope="module")
-def legacy(legacy_package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return unpack(legacy_package, tmp_path_factory.mktemp("truth") / "legacy")
+def legacy(legacy_package: Path, module_folder: Path) -> Path:
+    return unpack(legacy_package, module_folder / "legacy")
 
 
 @pytest.fixture(scope="module")
-def modern(modern_package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return unpack(modern_package, tmp_path_factory.mktemp("truth") / "modern")
+def modern(modern_package: Path, module_folder: Path) -> Path:
+    return unpack(modern_package, module_folder / "modern")
 
 
 @pytest.fixture

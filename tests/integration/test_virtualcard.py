@@ -92,19 +92,18 @@ def stock() -> Path:
 
 
 @pytest.fixture(scope="module")
-def ptx_alone(stock: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def ptx_alone(stock: Path, module_folder: Path) -> Path:
     """Return the library with cubins marked as LTO IR: a driver can use only PTX, of CUDA 12.2 or newer."""
-    folder = tmp_path_factory.mktemp("ptx")
     for file in (stock, *stock.parent.glob("libonnxruntime_providers_[cs]*.so")):
-        shutil.copy(file, folder / file.name)
-    provider = folder / PROVIDER
+        shutil.copy(file, module_folder / file.name)
+    provider = module_folder / PROVIDER
     data = bytearray(provider.read_bytes())
     for container in read_containers(bytes(data)):
         for image in container.images:
             if image.kind is Kind.SASS:
                 data[image.offset : image.offset + 2] = LTO_IR.to_bytes(2, "little")
     provider.write_bytes(data)
-    return folder / stock.name
+    return module_folder / stock.name
 
 
 def tried(

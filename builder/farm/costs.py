@@ -88,7 +88,11 @@ def cost_of(costs: Mapping[str, Cost], output: str) -> Cost:
     if output in costs:
         return costs[output]
     folder = output.rpartition("/")[0] + "/"
-    kin = {name: cost for name, cost in costs.items() if is_cuda(name) == is_cuda(output)}
+    kin = {
+        name: cost
+        for name, cost in costs.items()
+        if is_cuda(name) == is_cuda(output) and name.rpartition("/")[0] + "/" == folder
+    }
     words = output[len(folder) :].split("_")
     for count in range(len(words) - 1, -1, -1):
         beginning = folder + "".join(f"{word}_" for word in words[:count])

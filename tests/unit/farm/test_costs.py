@@ -38,6 +38,7 @@ def test_a_unit_nobody_has_compiled_costs_what_its_like_do() -> None:
         f"{folder}gemm_{name}.cu.o": cost(seconds) for name, seconds in (("a", 20), ("b_1", 30), ("b_2", 40))
     }
     known |= {f"{folder}gemm_b_3.cc.o": cost(1), f"{folder}other.cu.o": cost(10)}
+    known |= {f"{folder}flash/{name}.cu.o": cost(90) for name in ("a", "b", "c")}
     names = {"gemm_b_9": 40, "gemm_c": 30, "new": 30}
     assert {name: cost_of(known, f"{folder}{name}.cu.o").cpu for name in names} == names
     assert cost_of(known, f"{folder}deeper/gemm_a.cu.o") == cost_of({}, "gemm_a.cu.o")

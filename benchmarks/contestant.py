@@ -104,6 +104,7 @@ def _stock(asked: Mapping[str, object]) -> tuple[Prepared, dict[str, object]]:
     Tokenizer and pooling are the service's.
     """
     import onnxruntime  # noqa: PLC0415
+    from ortpacks_runtime import Report  # noqa: PLC0415
     from ortpacks_service.embedding import Embedder  # noqa: PLC0415
 
     folder = Path(str(asked["model"]))
@@ -111,7 +112,7 @@ def _stock(asked: Mapping[str, object]) -> tuple[Prepared, dict[str, object]]:
     options.intra_op_num_threads = int(str(asked["threads"]))
     file = str(folder / "model.onnx")
     session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
-    session.inner = session
+    session.inner, session.report = session, Report(provider="cpu", model=file)
     version = f"onnxruntime {onnxruntime.__version__}"
     told: dict[str, object] = {"provider": "cpu", "libraries": version, "dtype": "fp32"}
     return _unprepared(Embedder(session, folder / "tokenizer.json").embed), told

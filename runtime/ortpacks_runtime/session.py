@@ -391,6 +391,8 @@ def _open_file(
     options.intra_op_num_threads = threads or 0
     # Threads that spin between two runs would take cores from the rest of the program.
     options.add_session_config_entry("session.force_spinning_stop", "1")
+    # If the program has registered an allocator, with a limit for instance, it is the session's too.
+    options.add_session_config_entry("session.use_env_allocators", "1")
     if recording is not None:
         warm_up.record(options, recording.folder)
     inner = _Inner(

@@ -16,9 +16,14 @@ from ortpacks_runtime.settings import settings
 from ortpacks_service.app import make_app
 from ortpacks_service.connections import Connection
 from ortpacks_service.log import log_as_json
-from ortpacks_service.options import read_options
+from ortpacks_service.memory import Runs, limit_runs, plan_memory
+from ortpacks_service.models import Models
+from ortpacks_service.options import API_KEY, read_options
 
 _FATAL = 4
+
+_OWN = ("127.0.0.1", "localhost", "::1")
+"""Addresses that only programs of this machine reach."""
 
 _UNREAD_SECONDS = 30
 """Seconds that a client may leave an answer unread; until then the answer is in memory."""
@@ -35,7 +40,9 @@ def main(arguments: list[str] | None = None) -> int:
     options = read_options(arguments, os.environ)
     try:
         settings({})
-    except ProviderError as error:
+        sizes = [model.size for model in Models(options.models, (), Runs()).named.values()]
+        memory = plan_memory(options.memory_mib, options.body_mib, sizes)
+    except (ProviderError, ValueError) as error:
         sys.stderr.write(f"ortpacks_service: {error}\n")
         return 2
     try:
@@ -52,16 +59,22 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.write(f"ortpacks_service: {where}: {why}. Name another.\n")
         return 1
     log_as_json()
-    logging.getLogger("ortpacks_service").info("serving", extra={"host": options.host, "port": options.port})
+    log = logging.getLogger("ortpacks_service")
+    log.info("serving", extra={"host": options.host, "port": options.port, "memory": memory})
+    if not options.api_key and options.host not in _OWN:
+        log.warning("%s is not set: who reaches port %d may change the store", API_KEY, options.port)
+    if memory:
+        limit_runs(memory[1])
     onnxruntime.set_default_logger_severity(_FATAL)  # ONNX Runtime raises what it logs
     config = uvicorn.Config(
-        make_app(options),
+        make_app(options, memory[0] if memory else None),
         workers=1,  # else uvicorn reads WEB_CONCURRENCY, and fails if it is no number
         http=Connection,
         ws="none",
         log_config=None,
         access_log=False,
         proxy_headers=False,  # nothing here asks where a request came from
+        timeout_keep_alive=options.keep_alive,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # uvicorn raises SIGINT again at its end

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+import time
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -13,18 +14,20 @@ import orjson
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ortpacks_service import model_routes, speech_routes, text_routes
+from ortpacks_service.access import Access
 from ortpacks_service.errors import RequestError
 from ortpacks_service.options import Options
 from ortpacks_service.service import Service
 
 log = logging.getLogger("ortpacks_service")
 
-_PAGE = Path(__file__).with_name("page.html")
+_FILES = {"/": ("page.html", "text/html"), "/openapi.json": ("openapi.json", "application/json")}
+"""The page, and the description of the routes, which a test makes of their types (``forms.py``)."""
 
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -32,43 +35,39 @@ _CLIENT_LEFT = 499
 """nginx's status for a request whose client disconnected before the answer."""
 
 
-def make_app(options: Options) -> Starlette:
-    """Return the application. When it starts, it raises ``ProviderError`` for a wrong setting."""
+def make_app(options: Options, room: int | None = None) -> Starlette:
+    """Return the application. When it starts, it raises ``ProviderError`` for a wrong setting.
+
+    ``room`` are the bytes of memory for requests and answers; ``None``: four of the largest bodies.
+    """
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        service = app.state.service = Service(options)
+        service = app.state.service = Service(options, room)
         service.start()
         yield
         await asyncio.to_thread(service.stop)
 
-    return _Application(
-        options.seconds,
+    app = Starlette(
         routes=[  # compared in this order
             *text_routes.ROUTES,
-            Route("/", _page),
+            Route("/", _file),
             Route("/ping", _ping),
-            Route("/healthz", _healthz),
+            *(Route(path, _healthz) for path in ("/healthz", "/health")),
             Route("/readyz", _readyz),
             Route("/providers", _providers),
             Route("/metrics", _metrics),
+            Route("/openapi.json", _file),
             *speech_routes.ROUTES,
             *model_routes.ROUTES,
         ],
         lifespan=lifespan,
     )
-
-
-class _Application(Starlette):
-    """An application whose only middleware is the one below, which answers errors in place of Starlette's."""
-
-    def __init__(self, seconds: int, **given: Any) -> None:
-        super().__init__(**given)
-        self._seconds = seconds
-
-    def build_middleware_stack(self) -> ASGIApp:
-        """See ``Starlette``."""
-        return _RequestMiddleware(self.router, self._seconds)
+    app.state.access = Access(options)
+    app.router.redirect_slashes = False  # to the name in Host
+    # The only middleware; it answers errors in place of Starlette's own.
+    app.middleware_stack = _RequestMiddleware(app.router, options.seconds, app.state.access)
+    return app
 
 
 class _Rest:
@@ -100,15 +99,16 @@ class _Rest:
 class _RequestMiddleware:
     """Middleware that counts requests, limits their time, answers their errors, and logs unexpected ones."""
 
-    def __init__(self, app: ASGIApp, seconds: int) -> None:
+    def __init__(self, app: ASGIApp, seconds: int, access: Access) -> None:
         self._app = app
         self._seconds = seconds
+        self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        status, rest = 0, _Rest(scope, receive, self._seconds)
+        status, rest, began = 0, _Rest(scope, receive, self._seconds), time.perf_counter()
 
         async def send_counted(message: Message) -> None:
             nonlocal status
@@ -120,58 +120,47 @@ class _RequestMiddleware:
         seconds = None if scope["path"] == speech_routes.PATH else self._seconds
         try:
             async with asyncio.timeout(seconds):
+                self._access.require(scope)
                 await self._app(scope, rest.receive, send_counted)
-        except RequestError as error:
-            error.with_traceback(None)  # it holds what was read of the body
-            await self._answer(status, error, scope, receive, send_counted)
-        except HTTPException as error:  # the router's
-            named = RequestError(f"{scope['method']} {scope['path']}: {error.detail}", error.status_code)
-            await self._answer(status, named, scope, receive, send_counted, error.headers)
         except ClientDisconnect:
             status = _CLIENT_LEFT
-        except asyncio.CancelledError:  # from uvicorn, when the time after a signal is over
-            rest.unread = False
-            ending = RequestError("the service ends before the request was served", 503, 1)
-            await self._answer(status, ending, scope, receive, send_counted)
-        except TimeoutError:
-            rest.unread = False
-            late = RequestError(f"the request took longer than {seconds} s (--seconds)", 504, 1)
-            await self._answer(status, late, scope, receive, send_counted)
-        except Exception:
-            log.exception("a request failed", extra={"path": scope["path"]})
-            bug = RequestError("the service failed; its log says why", 500)
-            await self._answer(status, bug, scope, receive, send_counted)
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the log has it
+            rest.unread = rest.unread and not isinstance(error, (TimeoutError, asyncio.CancelledError))
+            if not status:  # else an answer has begun, and the connection is closed without its rest
+                answer = _response(scope["path"], _refusal(error, scope, seconds))
+                await answer(scope, receive, send_counted)
         route = scope.get("route")
         path = route.path if isinstance(route, Route) else "other"
-        scope["app"].state.service.metrics.requests.labels(path, str(status)).inc()
-
-    async def _answer(
-        self,
-        status: int,
-        error: RequestError,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        """Send the error, unless an answer has begun; then the connection is closed without one."""
-        if not status:
-            await _response(scope["path"], error, headers or {})(scope, receive, send)
+        metrics = scope["app"].state.service.metrics
+        metrics.requests.labels(path, str(status)).inc()
+        metrics.request_seconds.labels(path).observe(time.perf_counter() - began)
 
 
-def _response(path: str, error: RequestError, headers: Mapping[str, str]) -> Response:
+def _refusal(error: BaseException, scope: Scope, seconds: int | None) -> RequestError:
+    """Return what the client is told of an error; the log has those that nobody expects."""
+    if isinstance(error, RequestError):
+        return error.with_traceback(None)  # it holds what was read of the body
+    if isinstance(error, HTTPException):  # the router's
+        what = f"{scope['method']} {scope['path']}: {error.detail}"
+        return RequestError(what, error.status_code, headers=error.headers)
+    if isinstance(error, asyncio.CancelledError):  # from uvicorn, when the time after a signal is over
+        return RequestError("the service ends before the request was served", 503, 1)
+    if isinstance(error, TimeoutError):
+        return RequestError(f"the request took longer than {seconds} s (--seconds)", 504, 1)
+    log.error("a request failed", extra={"path": scope["path"]}, exc_info=error)
+    return RequestError("the service failed; its log says why", 500)
+
+
+def _response(path: str, error: RequestError) -> Response:
     """Return the error in the form of the route's protocol: OpenAI's, or KServe's."""
-    if error.retry_after:
-        headers = {**headers, "Retry-After": str(error.retry_after)}
     kind = "invalid_request_error" if error.code < 500 else "server_error"  # noqa: PLR2004 - HTTP's classes
     value: object = error.what if path.startswith("/v2") else {"message": error.what, "type": kind}
-    return Response(
-        orjson.dumps({"error": value}), error.code, headers=headers, media_type="application/json"
-    )
+    return Response(orjson.dumps({"error": value}), error.code, error.headers, "application/json")
 
 
-async def _page(_request: Request) -> Response:
-    return HTMLResponse(_PAGE.read_text(encoding="utf-8"))
+async def _file(request: Request) -> Response:
+    name, kind = _FILES[request.url.path]
+    return Response(Path(__file__).with_name(name).read_bytes(), media_type=kind)
 
 
 async def _ping(_request: Request) -> Response:
@@ -183,12 +172,15 @@ async def _healthz(_request: Request) -> Response:
 
 
 async def _readyz(request: Request) -> Response:
+    """Answer whether the service is ready; who has no key is not told of which models."""
     service: Service = request.app.state.service
-    models = {name: model.value() for name, model in service.models.named.items()}
-    state = {"ready": service.ready, "models": models}
-    if service.missing:
-        state["reason"] = service.missing
-    return JSONResponse(state, 200 if service.ready else 503)
+    ready, reason = await service.readiness()
+    state: dict[str, Any] = {"ready": ready}
+    if request.app.state.access.has_key(request.scope):
+        state["models"] = {name: model.value() for name, model in service.models.named.items()}
+        if reason:
+            state["reason"] = reason
+    return JSONResponse(state, 200 if ready else 503)
 
 
 async def _providers(request: Request) -> Response:

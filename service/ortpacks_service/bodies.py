@@ -3,47 +3,51 @@
 from __future__ import annotations
 
 import re
+import sys
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import orjson
 from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from ortpacks_service.errors import RequestError, shown
 
-_BODIES = 2
-"""The number of bodies of the largest size that may be in memory together."""
+VALUE = 128
+"""Bytes that a value of JSON, or a text of binary data, takes besides its text: a number 100, a text 200."""
 
-_VALUE = 32
-"""Bytes that a value of JSON, or a text of binary data, counts as besides its text.
-
-To read and answer a number takes about 100 bytes, a text 200.
-"""
+_PIECE = 1 << 18
+"""Bytes of an answer that are sent at once; before each piece, the client has read most of the one before."""
 
 _FEW = 1 << 15
 """The number of commas and brackets up to which it does not matter that texts may contain them."""
+
+_JSON = "application/json"
 
 _TEXT = re.compile(rb'"[^"]*"?')
 """A text of JSON without escapes."""
 
 
 class Bodies:
-    """The size of all requests' bodies in memory. Bodies grow and go in any thread."""
+    """The size of all requests' bodies and answers in memory. They grow and go in any thread."""
 
-    def __init__(self, most: int) -> None:
-        """``most`` is the largest size of a body in bytes."""
-        self.most = most
-        self.most_values = _BODIES * most // _VALUE
+    def __init__(self, most: int, room: int) -> None:
+        """``most`` is the largest size of a body in bytes, ``room`` that of all together."""
+        self.most = min(most, room)
+        self.room = room
+        self.most_values = room // VALUE
         self._growing = threading.Lock()
         self._size = 0
         self._gone: deque[int] = deque()
 
     def grow(self, by: int) -> None:
         """Add ``by`` bytes. Raises ``RequestError`` if all bodies together are larger than their memory."""
-        if self._added(by) > _BODIES * self.most:
-            full = f"bodies of {_BODIES * self.most >> 20} MiB are in memory already. Try again in a second."
+        if self._added(by) > self.room:
+            full = f"requests of {self.room >> 20} MiB are in memory already. Try again in a second."
             raise RequestError(full, 503, 1)
 
     @property
@@ -63,7 +67,7 @@ class Bodies:
         self._gone.append(size)
 
 
-def _begun(text: bytes, end: int) -> int:
+def _begun(text: bytes | bytearray, end: int) -> int:
     """Return the number of commas and opening brackets before offset ``end``; a value begins after each."""
     return sum(text.count(mark, 0, end) for mark in (b",", b"[", b"{"))
 
@@ -72,20 +76,20 @@ class Body:
     """A request's body, which counts until nothing refers to it."""
 
     def __init__(self, bodies: Bodies) -> None:
-        self.content = b""
+        self.content: bytes | bytearray = b""
         self._size = 0
         self._bodies = bodies
 
     async def read(self, pieces: AsyncIterator[bytes]) -> None:
         """Read the whole body. Raises ``RequestError`` if it is too large, or others fill the memory."""
-        found = []
+        found = bytearray()  # a list of the pieces, and then all of them, would be in memory together
         async for piece in pieces:
             if self._size + len(piece) > self._bodies.most:
                 most = f"{self._bodies.most >> 20} MiB. --body-mib allows more."
                 raise RequestError(f"the body is larger than {most}", 413)
-            self._grow(len(piece))
-            found.append(piece)
-        self.content = b"".join(found)
+            self.grow(len(piece))
+            found += piece
+        self.content = found
 
     def require_room_for_json(self, end: int) -> None:
         """Count the values of the JSON before offset ``end`` as memory of the body.
@@ -100,16 +104,16 @@ class Body:
                 "with --body-mib.",
                 413,
             )
-        self._grow(_VALUE * values)
+        self.grow(VALUE * values)
 
-    def require_room_for_texts(self, texts: int) -> None:
-        """Count texts of binary data as memory of the body, as ``require_room_for_json`` counts values."""
-        most = self._bodies.most_values
-        if texts > most:
-            raise RequestError(f"the body has more than {most} texts. Allow more with --body-mib.", 413)
-        self._grow(_VALUE * texts)
-
-    def _grow(self, by: int) -> None:
+    def grow(self, by: int) -> None:
+        """Count more bytes, of what was read or of an answer. Raises ``RequestError`` if there is no room."""
+        if self._size + by > self._bodies.room:
+            raise RequestError(
+                f"the request and its answer take more than {self._bodies.room >> 20} MiB of memory. Send or "
+                "ask for less at once, tensors as binary data, or allow more with --memory-mib, --body-mib.",
+                413,
+            )
         self._size += by
         self._bodies.grow(by)
 
@@ -149,12 +153,44 @@ class JsonObject(dict[str, Any]):
 
     def __init__(self, values: Mapping[str, Any], body: Body) -> None:
         super().__init__(values)
-        self._body = body
+        self.body = body
+        self.read = len(body.content)
         body.content = b""  # the values are what is in memory now
 
 
-async def object_of(request: Request) -> JsonObject:
-    """Return the body's JSON object. Raises ``RequestError`` for anything else."""
+class Answer(Response):
+    """An answer that counts as memory of its request's body until the client has read it."""
+
+    def __init__(self, content: bytes, body: Body, headers: Mapping[str, str]) -> None:
+        """Raises ``RequestError`` if there is no room for the content."""
+        body.grow(len(content))
+        super().__init__(content, headers=headers)
+        self._counted = body
+
+    async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
+        """Send the content in pieces."""
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        for at in range(0, len(self.body), _PIECE):
+            piece = bytes(self.body[at : at + _PIECE])
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+
+def json_answer(value: object, body: Body, headers: Mapping[str, str] = MappingProxyType({})) -> Answer:
+    """Return the value as JSON, numpy's arrays too. Raises ``RequestError`` if there is no room for it."""
+    content = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
+    return Answer(content, body, {"Content-Type": "application/json", **headers})
+
+
+async def object_of(request: Request, *, changes: bool = False) -> JsonObject:
+    """Return the body's JSON object. Raises ``RequestError`` for anything else.
+
+    Where the request changes something, its type must be JSON's too: a page in a browser can send others to
+    any address without asking.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if changes and kind != _JSON:
+        raise RequestError(f"Content-Type: {_JSON} is wanted, found {kind[:50]!r}", 415)
     body = await body_of(request)
     body.require_room_for_json(len(body.content))
     try:
@@ -166,7 +202,7 @@ async def object_of(request: Request) -> JsonObject:
     return JsonObject(found, body)
 
 
-def texts_of(body: Mapping[str, Any], key: str, most: int) -> list[str]:
+def texts_of(body: JsonObject, key: str, most: int) -> list[str]:
     """Return the texts under ``key``, a text or a list of at most ``most`` texts. Raises ``RequestError``."""
     if key not in body:
         there = f"; found {', '.join(map(repr, body))[:100]}" if body else ""
@@ -176,18 +212,20 @@ def texts_of(body: Mapping[str, Any], key: str, most: int) -> list[str]:
         raise RequestError(f"{key}: a text or a list of texts is wanted")
     if len(given) > most:
         raise RequestError(f"{key}: {len(given)} texts; at most {most} are taken at once (--texts)", 413)
+    body.body.grow(max(0, sum(map(sys.getsizeof, given)) - body.read))  # other letters take up to four bytes
     empty = next((at for at, text in enumerate(given) if not text.strip()), None)
     if empty is not None:
         raise RequestError(f"{key}[{empty}] is empty")
     return list(given)
 
 
-def count_of(body: Mapping[str, Any], key: str, default: int, most: int) -> int:
-    """Return the whole number from 1 to ``most`` under ``key``.
+def count_of(body: Mapping[str, Any], key: str, default: int, most: int, least: int = 1) -> int:
+    """Return the whole number from ``least`` to ``most`` under ``key``.
 
     Raises ``RequestError`` for any other value.
     """
     value = body.get(key, default)
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
-        raise RequestError(f"{key}: a whole number from 1 to {most} is wanted, found {shown(value)[:20]}")
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        wanted = f"a whole number from {least} to {most} is wanted"
+        raise RequestError(f"{key}: {wanted}, found {shown(value)[:20]}")
     return value

@@ -11,6 +11,13 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 MOST_HEAD_KIB, _HEAD_SECONDS = 64, 30
 """The largest size of a request's first line and headers, and the longest time until they have arrived."""
 
+_MOST, _READ = 512, 1 << 16
+"""The most connections, and the most bytes that are read from one at once."""
+
+_FULL = b"HTTP/1.1 503 Too many connections\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
+
+
+_LARGE = f"The request's first line and headers are larger than {MOST_HEAD_KIB} KiB."
 
 _FRAMING = (b"content-length", b"transfer-encoding")
 """Headers that tell where a body ends."""
@@ -53,6 +60,8 @@ class Connection(HttpToolsProtocol):
 
     _unfinished = 0
     """Bytes since the last head, part of a body, or end of a request."""
+    _head = 0
+    """Bytes of the first line and the headers of the request that is read."""
     _advanced = False
     """Whether the bytes that were received last have finished one of these."""
     _deadline: asyncio.TimerHandle | None = None
@@ -68,6 +77,11 @@ class Connection(HttpToolsProtocol):
         """Begin to wait for the first head."""
         super().connection_made(cast(asyncio.Transport, transport))
         self._wait()
+        if hasattr(transport, "max_size"):  # asyncio's own, which reads 256 KiB
+            transport.max_size = _READ
+        if len(self.connections) > _MOST:
+            self.transport.write(_FULL)
+            self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait no longer."""
@@ -84,9 +98,7 @@ class Connection(HttpToolsProtocol):
         elif self._deadline is None and getattr(self.cycle, "response_complete", True):
             self._wait()
         if self._unfinished > MOST_HEAD_KIB << 10 and not self.transport.is_closing():
-            self.send_400_response(
-                f"The request's first line and headers are larger than {MOST_HEAD_KIB} KiB."
-            )
+            self.send_400_response(_LARGE)
 
     def head_of_the_rest(self) -> bytes:
         """Return a head for the body of a request whose own head has been read. Nobody sees it."""
@@ -95,8 +107,29 @@ class Connection(HttpToolsProtocol):
         self.headers = []  # the request keeps its own
         return b"POST / HTTP/1.1\r\n" + b"".join(framing) + b"\r\n"
 
+    def on_url(self, url: bytes) -> None:
+        """See ``HttpToolsProtocol``."""
+        self._require_small_head(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """See ``HttpToolsProtocol``."""
+        self._require_small_head(len(name) + len(value) + 4)
+        super().on_header(name, value)
+
+    def send_400_response(self, msg: str) -> None:
+        """See ``HttpToolsProtocol``, which does not know why the parser ended."""
+        super().send_400_response(_LARGE if self._head > MOST_HEAD_KIB << 10 else msg)
+
+    def _require_small_head(self, more: int) -> None:
+        """Count bytes of a head; the parser turns the error into a 400."""
+        self._head += more
+        if self._head > MOST_HEAD_KIB << 10:
+            raise ValueError
+
     def on_message_begin(self) -> None:
         """See ``HttpToolsProtocol``."""
+        self._head = 0
         if not self._hidden:
             super().on_message_begin()
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import reprlib
+from collections.abc import Mapping
 
 
 class RequestError(Exception):
     """A request that cannot be served. ``code`` is the HTTP status."""
 
-    def __init__(self, what: str, code: int = 400, retry_after: int | None = None) -> None:
+    def __init__(
+        self, what: str, code: int = 400, retry_after: int = 0, headers: Mapping[str, str] | None = None
+    ) -> None:
         """``retry_after`` is the number of seconds after which the same request may succeed."""
         super().__init__(what)
         self.what = what
         self.code = code
-        self.retry_after = retry_after
+        self.headers = {**(headers or {}), **({"Retry-After": str(retry_after)} if retry_after else {})}
 
 
 def shown(value: object) -> str:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
+import onnxruntime
+import prometheus_client as prometheus
 from ortpacks_runtime import Report
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
+
+from ortpacks_service import VERSION
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
@@ -19,33 +23,26 @@ class Metrics:
 
     def __init__(self, reports: Callable[[], Iterable[tuple[str, Report]]], queue: Callable[[], int]) -> None:
         """``reports`` returns the open models' reports by name, ``queue`` the number of texts that wait."""
-        self._registry = CollectorRegistry()
-        self._registry.register(_Providers(reports))
-        self.seconds = Histogram(
-            "syn_embedding_seconds",
-            "Time from a request's arrival to its vectors",
-            buckets=_SECONDS,
-            registry=self._registry,
+        registry = self._registry = prometheus.CollectorRegistry()
+        registry.register(_Providers(reports))
+        prometheus.ProcessCollector(registry=registry)
+        histogram = partial(prometheus.Histogram, buckets=_SECONDS, registry=registry)
+        counter = partial(prometheus.Counter, registry=registry)
+        self.seconds = histogram("syn_embedding_seconds", "Time from a request's arrival to its vectors")
+        self.request_seconds = histogram(
+            "syn_request_seconds", "Time from a request's head to the end of its answer", ("path",)
         )
-        self.total = Counter(
-            "syn_embedding", "Texts that were embedded", ("provider",), registry=self._registry
-        )
-        self.batch = Histogram(
-            "syn_embedding_batch_size",
-            "Texts that were computed at once",
-            buckets=_BATCHES,
-            registry=self._registry,
-        )
-        self.requests = Counter(
-            "syn_requests", "Requests by path and status", ("path", "status"), registry=self._registry
-        )
-        Gauge("syn_embedding_queue", "Texts that wait or are computed", registry=self._registry).set_function(
-            queue
-        )
+        self.total = counter("syn_embedding", "Texts that were embedded", ("provider",))
+        self.requests = counter("syn_requests", "Requests by path and status", ("path", "status"))
+        self.batch = histogram("syn_embedding_batch_size", "Texts that ran together", buckets=_BATCHES)
+        waiting = prometheus.Gauge("syn_embedding_queue", "Texts that wait or run", registry=registry)
+        waiting.set_function(queue)
+        build = prometheus.Info("ortpacks_service_build", "Versions of the service", registry=registry)
+        build.info({"version": VERSION, "onnxruntime": onnxruntime.__version__})
 
     def text(self) -> bytes:
         """Return the metrics in Prometheus' text format."""
-        return generate_latest(self._registry)
+        return prometheus.generate_latest(self._registry)
 
 
 class _Providers(Collector):

@@ -13,20 +13,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from ortpacks_service.bodies import body_of
+from ortpacks_service import VERSION, tensors
+from ortpacks_service.bodies import Answer, body_of
 from ortpacks_service.errors import RequestError
+from ortpacks_service.memory import TOO_LARGE, Runs, RunTooLargeError
 from ortpacks_service.models import READY
 from ortpacks_service.options import DETECTOR
 from ortpacks_service.service import Service
-from ortpacks_service.tensors import (
-    DATATYPES,
-    HEADER_LENGTH,
-    Array,
-    answer,
-    json_size,
-    read_request,
-    wanted_outputs,
-)
+from ortpacks_service.tensors import DATATYPES, HEADER_LENGTH, Array
 
 _VERSION = "1"
 
@@ -40,7 +34,7 @@ A kernel's refusal is a ``RuntimeException`` in 1.21.0 and a ``Fail`` in 1.31.1.
 async def server(_request: Request) -> Response:
     """Return the server's name and extensions."""
     return JSONResponse(
-        {"name": "ortpacks-service", "version": "1.0.0", "extensions": ["binary_tensor_data"]}
+        {"name": "ortpacks-service", "version": VERSION, "extensions": ["binary_tensor_data"]}
     )
 
 
@@ -50,9 +44,10 @@ async def live(_request: Request) -> Response:
 
 
 async def ready(request: Request) -> Response:
-    """Return whether every model is open, with status 503 if not."""
+    """Return whether the service is ready, with status 503 if not."""
     service: Service = request.app.state.service
-    return JSONResponse({"ready": service.ready}, 200 if service.ready else 503)
+    done, _ = await service.readiness()
+    return JSONResponse({"ready": done}, 200 if done else 503)
 
 
 def _named(request: Request) -> str:
@@ -92,21 +87,25 @@ async def infer(request: Request) -> Response:
     name, service = _named(request), request.app.state.service
     session: Session = service.models.session(name)
     body = await body_of(request)
-    size = json_size(body.content, request.headers.get(HEADER_LENGTH))
+    size = tensors.json_size(body.content, request.headers.get(HEADER_LENGTH))
     body.require_room_for_json(size)
+    body.grow(len(body.content) - size)  # tensors that lie at an odd address are copied
     stop = onnxruntime.RunOptions()
 
     def run() -> Response:
-        asked, feed = read_request(body.content, size, body.require_room_for_texts)
-        outputs = _outputs(session, name, wanted_outputs(asked))
+        asked, feed = tensors.read_request(body.content, size, body.grow)
+        outputs = _outputs(session, name, tensors.wanted_outputs(asked))
         _require_inputs(session, name, feed)
-        values = _run(session, outputs, feed, stop)
+        values = _run(service.runs, session, outputs, feed, stop)
+        body.grow(sum(value.nbytes for value in values))
         described = {"model_name": name, "model_version": _VERSION, **_id(asked)}
-        content, headers = answer(described, asked, dict(zip(outputs, values, strict=True)))
-        return Response(content, headers=headers)
+        content, headers = tensors.answer(
+            described, asked, dict(zip(outputs, values, strict=True)), body.grow
+        )
+        return Answer(content, body, headers)
 
     try:
-        response: Response = await service.in_thread(run)
+        response: Response = await service.threads.run(run)
     except asyncio.CancelledError:  # the client has disconnected
         stop.terminate = True
         raise
@@ -149,9 +148,13 @@ def _id(asked: Mapping[str, Any]) -> dict[str, str]:
     return {"id": asked["id"][:200]} if isinstance(asked.get("id"), str) else {}
 
 
-def _run(session: Session, outputs: list[str], feed: Mapping[str, Array], stop: object) -> list[Array]:
+def _run(
+    runs: Runs, session: Session, outputs: list[str], feed: Mapping[str, Array], stop: onnxruntime.RunOptions
+) -> list[Array]:
     try:
-        return session.run(outputs, feed, stop)
+        return runs.run(session, outputs, feed, stop)
+    except RunTooLargeError as error:
+        raise RequestError(f"{TOO_LARGE}: {error}. Send fewer or smaller tensors at once.", 413) from None
     except Exception as error:
         if type(error).__name__ in _WRONG_INPUT and not device_failed(error):
             raise RequestError(" ".join(str(error).split())[:500]) from error

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,14 @@ from ortpacks_runtime.settings import model_settings
 from ortpacks_runtime.warm_up import Feed
 
 from ortpacks_service.errors import RequestError
+from ortpacks_service.memory import Runs
 
 log = logging.getLogger("ortpacks_service")
 
 _FILE, _CONFIG, _KEYS = "model.onnx", "config.toml", ("provider", "device", "level", "strict", "threads")
+
+_OTHER_TYPES = re.compile(r"model_.+\.onnx")
+"""Files of the same model in other number types."""
 
 WAITING, LOADING, READY, FAILED = "waiting", "loading", "ready", "failed"
 
@@ -37,6 +43,12 @@ class Model:
     report: Report = field(default_factory=Report, repr=False)
     """The report of the session, which is filled while the model is opened."""
     session: Session | None = field(default=None, repr=False)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the model's files, of which another number type's is not counted."""
+        files = (file for file in self.folder.iterdir() if not _OTHER_TYPES.fullmatch(file.name))
+        return sum(file.stat().st_size for file in files if file.is_file())
 
     def value(self) -> dict[str, Any]:
         """Return the model's state as values for ``/readyz``."""
@@ -57,7 +69,8 @@ class Models:
     Of models with one name, that of the last folder counts.
     """
 
-    def __init__(self, folders: Sequence[Path], first: tuple[str, ...]) -> None:
+    def __init__(self, folders: Sequence[Path], first: tuple[str, ...], runs: Runs) -> None:
+        self._runs = runs
         given = (one for folder in folders for one in sorted(folder.iterdir()) if _has_model(one))
         found = {_printable(one.name): one for one in given}
         names = [*(name for name in first if name in found), *(name for name in found if name not in first)]
@@ -77,11 +90,6 @@ class Models:
 
         threading.Thread(target=open_all, name="load", daemon=True).start()
 
-    @property
-    def ready(self) -> bool:
-        """Whether every model is open. A model whose first run was not possible counts as open."""
-        return all(model.state == READY for model in self.named.values())
-
     def session(self, name: str) -> Session:
         """Return the open model. Raises ``RequestError`` if there is none of that name, or it is not open."""
         model = self.named.get(name)
@@ -99,7 +107,8 @@ class Models:
         try:
             config = model.folder / _CONFIG
             own = model_settings(config, _KEYS) if config.is_file() else {}
-            session = open_session(model.folder / _FILE, **own, feed=feed, report=model.report)
+            opening = partial(open_session, model.folder / _FILE, **own, feed=feed, report=model.report)
+            session = self._runs.opened(opening, feed)
             if after:
                 after(model, session)
         except Exception as error:  # noqa: BLE001 - other models are served, and the reason is logged

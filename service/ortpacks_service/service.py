@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TypeVar
 
 from ortpacks_runtime import Report, Session
@@ -18,9 +19,10 @@ from ortpacks_service.batching import Batcher
 from ortpacks_service.bodies import Bodies
 from ortpacks_service.embedding import Embedder, Embeddings
 from ortpacks_service.errors import RequestError
+from ortpacks_service.memory import Runs
 from ortpacks_service.metrics import Metrics
-from ortpacks_service.models import FAILED, Model, Models
-from ortpacks_service.options import DETECTOR, EMBEDDER, Options
+from ortpacks_service.models import FAILED, READY, Model, Models
+from ortpacks_service.options import DETECTOR, EMBEDDER, STORE, Options
 from ortpacks_service.speech import silent_frame
 from ortpacks_service.store import Store, StoreError
 
@@ -74,23 +76,33 @@ class _Pool:
 class Service:
     """All state behind the routes. It must be created in the event loop that it runs in."""
 
-    def __init__(self, options: Options) -> None:
-        """Raises ``ProviderError`` for a wrong setting."""
+    def __init__(self, options: Options, room: int | None) -> None:
+        """``room`` are the bytes for requests and answers. Raises ``ProviderError`` for a wrong setting."""
         wanted = settings({})
         self.options = options
         self.embedder_name = wanted.model_name or EMBEDDER
         self._dimensions = wanted.embedding_dim
         self._auto_download = wanted.auto_download
-        self.models = Models(options.models, (self.embedder_name, DETECTOR))
+        self.runs = Runs()
+        self.models = Models(options.models, (self.embedder_name, DETECTOR), self.runs)
         self.metrics = Metrics(self.reports, lambda: self.batcher.length)
         observe = self.metrics.batch.observe
         self.batcher = Batcher(self._compute, self._batch, options.queue, observe, self._on_cpu)
         self._embedder: Embedder | None = None
         self._store: Store | None = None
-        self._runs = _Pool(None, "run", _WAITING)
-        self._streams = _Pool(_STREAMS, "stream", None)
+        self.threads = _Pool(None, "run", _WAITING)
+        """Threads for runs of models."""
+        self.streams = _Pool(_STREAMS, "stream", None)
+        """Threads for parts of streams, which wait for their turn."""
         self._stores = _Pool(1, "store", _WAITING)
-        self.bodies = Bodies(options.body_mib << 20)
+        most = options.body_mib << 20
+        self.bodies = Bodies(most, room or 4 * most)
+        self._store_fails: str | None = None
+        """Why the store fails; empty if it works, ``None`` if that is not known yet."""
+        self.model_names = (self.embedder_name, *options.aliases)
+        if self.embedder_name == EMBEDDER:
+            self.model_names += (f"sentence-transformers/{EMBEDDER}",)
+        """Names of the embedding model: its folder's, and others."""
 
     def start(self) -> None:
         """Open the models in a thread; ``/readyz`` shows their states."""
@@ -101,7 +113,7 @@ class Service:
     def stop(self) -> None:
         """Stop without waiting for running work; the store loses nothing if it is not closed."""
         self.batcher.close()
-        for pool in (self._runs, self._streams, self._stores):
+        for pool in (self.threads, self.streams, self._stores):
             pool.stop()
 
     def reports(self) -> Iterator[tuple[str, Report]]:
@@ -110,17 +122,26 @@ class Service:
             if model.session is not None:
                 yield model.name, model.session.report
 
-    @property
-    def ready(self) -> bool:
-        """Whether every model is open, and the embedding model is one of them."""
-        return self._embedder is not None and self.models.ready
+    async def readiness(self) -> tuple[bool, str]:
+        """Return whether all that is required works, and what of it has failed, and why."""
+        required = self.options.required or (self.embedder_name, STORE)
+        names = [name for name in required if name != STORE]
+        reasons = list(filter(None, map(self._failure, names)))
+        opened = all(self.models.named[name].state == READY for name in names if name in self.models.named)
+        if STORE in required and self._embedder is not None:
+            if self._store_fails != "":  # it may work again, or has not been asked yet
+                with suppress(RequestError):
+                    await self.in_store(Store.require_room)
+            reasons += [self._store_fails] if self._store_fails else []
+        return opened and not reasons, "; ".join(reasons)
 
-    @property
-    def missing(self) -> str:
-        """Reason why the service cannot become ready, a missing or failed model; empty if there is none."""
-        return self._no_embedder() or "; ".join(
-            f"{model.name}: {model.reason}" for model in self.models.named.values() if model.state == FAILED
-        )
+    def _failure(self, name: str) -> str:
+        model = self.models.named.get(name)
+        if model is None and name == self.embedder_name:
+            return self._no_embedder()
+        if model is None:
+            return f"no model {name!r} in {self.models.where}, which --required names"
+        return f"{name}: {model.reason}" if model.state == FAILED else ""
 
     async def embed(self, texts: Sequence[str]) -> Embeddings:
         """Return the vectors of the texts. Raises ``RequestError``."""
@@ -132,23 +153,12 @@ class Service:
         self.metrics.total.labels(report.provider).inc(len(texts))
         return embeddings
 
-    async def in_thread(self, run: Callable[[], T]) -> T:
-        """Run ``run`` in a thread and return its result.
-
-        Raises ``RequestError`` if too many requests wait.
-        """
-        return await self._runs.run(run)
-
-    async def in_stream(self, run: Callable[[], T]) -> T:
-        """Run a part of a stream in a thread and return its result, after waiting for its turn."""
-        return await self._streams.run(run)
-
     async def in_store(self, run: Callable[[Store], T]) -> T:
         """Run ``run`` with the store of ``/add`` and ``/search`` and return its result.
 
         Raises ``RequestError``.
         """
-        dimensions = self._ready_embedder().dimensions
+        dimensions = self.ready_embedder().dimensions
 
         def with_store() -> T:
             if self._store is None:
@@ -156,9 +166,16 @@ class Service:
             return run(self._store)
 
         try:
-            return await self._stores.run(with_store)
+            done = await self._stores.run(with_store)
         except StoreError as error:
+            if self._store_fails != str(error):
+                log.error("the store fails: %s", error)  # noqa: TRY400 - no trace
+            self._store_fails = str(error)
             raise RequestError(str(error), 503) from error
+        if self._store_fails:
+            log.info("the store works again")
+        self._store_fails = ""
+        return done
 
     def _no_embedder(self) -> str:
         """Return why there is no embedding model, and what to do; empty if there is one."""
@@ -172,7 +189,7 @@ class Service:
         )
 
     def _make_embedder(self, model: Model, session: Session) -> None:
-        embedder = Embedder(session, model.folder / "tokenizer.json")
+        embedder = Embedder(session, model.folder / "tokenizer.json", self.runs)
         if self._dimensions not in (None, embedder.dimensions):
             raise ValueError(
                 f"embedding_dim is {self._dimensions}, {model.name} has {embedder.dimensions} dimensions"
@@ -180,9 +197,10 @@ class Service:
         self._embedder = embedder
 
     def _compute(self, texts: Sequence[str]) -> Embeddings:
-        return self._ready_embedder().embed(texts)
+        return self.ready_embedder().embed(texts)
 
-    def _ready_embedder(self) -> Embedder:
+    def ready_embedder(self) -> Embedder:
+        """Return the embedding model. Raises ``RequestError`` if it is not open."""
         self.models.session(self.embedder_name)
         if self._embedder is None:
             raise RequestError(f"{self.embedder_name} is not open yet", 503, 1)
@@ -195,4 +213,4 @@ class Service:
 
     def _on_cpu(self) -> bool:
         session = self.models.named[self.embedder_name].session
-        return session is not None and session.report.provider == CPU
+        return session is not None and session.report.provider == CPU and not self.runs.alone

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from ortpacks_runtime import Session
 
 from ortpacks_service.errors import RequestError
 
@@ -142,8 +141,9 @@ def _rate_of(described: bytes | None) -> int:
 class SpeechDetector:
     """The model's state for one audio stream."""
 
-    def __init__(self, session: Session, rate: int) -> None:
-        self._session = session
+    def __init__(self, run: Callable[[None, dict[str, NDArray[Any]]], list[Any]], rate: int) -> None:
+        """``run`` runs the model, as ``Session.run`` does."""
+        self._run = run
         self._rate = np.array(rate, np.int64)
         self._frame, context = _WINDOWS[rate]
         self._state = np.zeros(_STATE, np.float32)
@@ -171,7 +171,7 @@ class SpeechDetector:
         given = np.concatenate([self._context, frame])
         self._context = frame[-len(self._context) :]
         feed = {"input": given[None], "state": self._state, "sr": self._rate}
-        probability, self._state = self._session.run(None, feed)
+        probability, self._state = self._run(None, feed)
         return float(probability[0, 0])
 
 

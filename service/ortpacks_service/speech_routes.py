@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator
+from functools import partial
 
 import numpy as np
 import orjson
@@ -32,16 +33,16 @@ async def vad(request: Request) -> Response:
         samples = reader.samples(piece)
         if reader.begun:
             break
-    detector = SpeechDetector(session, reader.rate)
+    detector = SpeechDetector(partial(service.runs.run, session), reader.rate)
 
     async def lines() -> AsyncIterator[bytes]:
-        for segment in await service.in_stream(lambda: list(detector.feed(samples))):
+        for segment in await service.streams.run(lambda: list(detector.feed(samples))):
             yield _line(segment)
         async for piece in pieces:
             more = reader.samples(piece)
-            for segment in await service.in_stream(lambda: list(detector.feed(more))):  # noqa: B023 - awaited
+            for segment in await service.streams.run(lambda: list(detector.feed(more))):  # noqa: B023 - awaited
                 yield _line(segment)
-        for segment in await service.in_stream(lambda: list(detector.finish())):
+        for segment in await service.streams.run(lambda: list(detector.finish())):
             yield _line(segment)
 
     return _JsonLines(lines())

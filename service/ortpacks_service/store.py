@@ -8,14 +8,16 @@ SQLite comes with apsw, since the ``sqlite3`` of many Pythons (macOS', pyenv's) 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 import apsw
 import numpy as np
+import orjson
 import sqlite_vec
 from numpy.typing import NDArray
 
@@ -26,13 +28,37 @@ _BUSY_MS = 5000
 
 _SCHEMA = """
 create table if not exists made (model text not null, dimensions integer not null);
-create table if not exists texts (id integer primary key, text text not null);
 create virtual table if not exists vectors using vec0(embedding float[{}] distance_metric=cosine);
 """
+
+_TEXTS = """
+create table {} (id integer primary key autoincrement, text text not null, key text unique, metadata text);
+"""
+"""``autoincrement`` gives the number of a deleted text to no other. ``metadata`` is JSON."""
+
+_MOVED = """
+insert into newer (id, text) select id, text from texts;
+drop table texts;
+alter table newer rename to texts;
+"""
+
+_VERSION = 1
+"""The store's ``user_version``. Stores of version 0 have texts and their numbers only."""
 
 
 class StoreError(RuntimeError):
     """A store cannot be opened, read or written."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A text to store."""
+
+    text: str
+    key: str | None = None
+    """The client's own name for the text."""
+    metadata: Mapping[str, Any] | None = None
+    """A JSON object that is returned with the text."""
 
 
 class Store:
@@ -56,6 +82,7 @@ class Store:
             self._database.execute("pragma synchronous = full")
             with self._database:
                 self._database.execute(_SCHEMA.format(dimensions))
+                self._upgrade()
                 made = self._database.execute("select model, dimensions from made").get
                 if made is None:
                     made = (model, dimensions)
@@ -72,34 +99,68 @@ class Store:
         SQLite does not wait for another process that does the same.
         """
         until = time.monotonic() + _BUSY_MS / 1000
-        while not self._switched():
-            if time.monotonic() > until:
-                raise StoreError(
-                    f"{self._file}: another process has it locked. End that, or name another --data."
-                )
+        while time.monotonic() < until:
+            with suppress(apsw.BusyError):
+                self._database.execute("pragma journal_mode = wal")
+                return
             time.sleep(0.01)
+        raise StoreError(f"{self._file}: another process has it locked. End that, or name another --data.")
 
-    def _switched(self) -> bool:
-        with suppress(apsw.BusyError):
-            self._database.execute("pragma journal_mode = wal")
-            return True
-        return False
+    def _upgrade(self) -> None:
+        """Give a new store its table of texts, and one of an older version the columns that it lacks."""
+        if self._database.pragma("user_version") >= _VERSION:
+            return
+        if self._database.execute("select 1 from sqlite_schema where name = 'texts'").get:
+            self._database.execute(_TEXTS.format("newer") + _MOVED)
+        else:
+            self._database.execute(_TEXTS.format("texts"))
+        self._database.pragma("user_version", _VERSION)
 
-    def add(self, texts: Sequence[str], vectors: NDArray[np.float32]) -> list[int]:
+    def add(self, entries: Sequence[Entry], vectors: NDArray[np.float32]) -> list[int]:
         """Store texts and their vectors and return their numbers.
 
-        Raises ``StoreError``, and then stores none.
+        A text with a key replaces that with the same key, and has its number. Raises ``StoreError``, and then
+        stores none.
         """
         with self._locked(), self._database:
-            numbers = [self._insert(text, vector) for text, vector in zip(texts, vectors, strict=True)]
+            numbers = [self._put(entry, vector) for entry, vector in zip(entries, vectors, strict=True)]
         return numbers  # noqa: RET504 - the commit comes before the return
 
-    def _insert(self, text: str, vector: NDArray[np.float32]) -> int:
-        self._database.execute("insert into texts (text) values (?)", (text,))
-        number = self._database.last_insert_rowid()
+    def _put(self, entry: Entry, vector: NDArray[np.float32]) -> int:
+        metadata = None if entry.metadata is None else orjson.dumps(entry.metadata).decode()
+        number: Any = self._database.execute(
+            "insert into texts (text, key, metadata) values (?, ?, ?) on conflict (key) do update set "
+            "text = excluded.text, metadata = excluded.metadata returning id",
+            (entry.text, entry.key, metadata),
+        ).get
         packed = sqlite_vec.serialize_float32(vector)
+        self._database.execute("delete from vectors where rowid = ?", (number,))
         self._database.execute("insert into vectors (rowid, embedding) values (?, ?)", (number, packed))
-        return number
+        return int(number)
+
+    def delete(self, ids: Sequence[int], keys: Sequence[str]) -> list[int]:
+        """Delete the texts with these numbers or keys, and return the numbers of those that were there."""
+        with self._locked(), self._database:
+            deleted: list[Any] = [
+                number
+                for column, values in (("id", ids), ("key", keys))
+                for value in values
+                for (number,) in self._database.execute(
+                    f"delete from texts where {column} = ? returning id",  # noqa: S608 - one of two names
+                    (value,),
+                ).fetchall()
+            ]
+            for number in deleted:
+                self._database.execute("delete from vectors where rowid = ?", (number,))
+        return deleted
+
+    def texts(self, after: int, count: int) -> list[dict[str, Any]]:
+        """Return at most ``count`` texts with numbers above ``after``, in their order."""
+        with self._locked():
+            rows: list[tuple[Any, ...]] = self._database.execute(
+                "select id, text, key, metadata from texts where id > ? order by id limit ?", (after, count)
+            ).fetchall()
+        return [_described(*row) for row in rows]
 
     def search(self, vector: NDArray[np.float32], count: int) -> list[dict[str, Any]]:
         """Return the ``count`` nearest texts, nearest first, each with the cosine of its angle as score.
@@ -108,15 +169,16 @@ class Store:
         """
         with self._locked():
             rows: list[tuple[Any, ...]] = self._database.execute(
-                "select texts.id, texts.text, distance from vectors join texts on texts.id = vectors.rowid "
-                "where embedding match ? and k = ? order by distance",
+                "select distance, texts.id, text, key, metadata from vectors join texts on texts.id = "
+                "vectors.rowid where embedding match ? and k = ? order by distance",
                 (sqlite_vec.serialize_float32(vector), count),
             ).fetchall()
-        return [
-            {"id": number, "text": text, "score": 1 - float(away)}
-            for number, text, away in rows
-            if away is not None
-        ]
+        return [{**_described(*row), "score": 1 - float(away)} for away, *row in rows if away is not None]
+
+    def require_room(self) -> None:
+        """Raise ``StoreError`` if the store cannot be written."""
+        with self._locked(), self._database:
+            self._database.pragma("user_version", _VERSION)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -126,3 +188,9 @@ class Store:
                 yield
         except (apsw.Error, OSError) as error:
             raise StoreError(f"{self._file}: {error}. Check the folder that --data names.") from error
+
+
+def _described(number: int, text: str, key: str | None, metadata: str | None) -> dict[str, Any]:
+    """Return a text as JSON's values; what it was not given is left out."""
+    given = {"id": number, "text": text, "key": key, "metadata": metadata and orjson.loads(metadata)}
+    return {name: value for name, value in given.items() if value is not None}

@@ -12,6 +12,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from ortpacks_service.bodies import VALUE
 from ortpacks_service.errors import RequestError, shown
 
 DATATYPES = {
@@ -42,8 +43,11 @@ _LENGTH = struct.Struct("<I")
 _MOST_DIMENSIONS, _MOST_ITEMS = 32, 1 << 31
 """The most dimensions of a tensor (numpy has up to 64) and the most items, more than any body holds."""
 
-_MOST_JSON_ITEMS = 1 << 21
-"""The most items of an output in JSON. Each takes about 60 bytes of memory, in binary data 8 and less."""
+_MOST_JSON_ITEMS = 1 << 20
+"""The most items of an output in JSON."""
+
+_JSON_ITEM = 60
+"""Bytes of memory that an item of JSON takes; in binary data 8 and less."""
 
 _KINDS = {"b": (bool,), "u": (int,), "i": (int,), "f": (int, float)}
 """Types of JSON values that are allowed, by numpy's kind of type."""
@@ -52,21 +56,21 @@ Array = NDArray[Any]
 
 
 def read_request(
-    body: bytes, size: int, require_room: Callable[[int], None]
+    body: bytes | bytearray, size: int, grow: Callable[[int], None]
 ) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return the JSON in the first ``size`` bytes, and the inputs by name.
 
-    ``require_room`` is called with the number of texts in binary data before these are read. Raises
+    ``grow`` is called with the bytes that texts in binary data take before these are read. Raises
     ``RequestError``.
     """
     try:
-        asked = orjson.loads(body[:size])
+        asked = orjson.loads(memoryview(body)[:size])
     except orjson.JSONDecodeError as error:
         raise RequestError(f"the body is no JSON: {error}") from error
     if not isinstance(asked, dict) or not isinstance(asked.get("inputs"), list):
         raise RequestError("inputs: a list of tensors is wanted")
     feed: dict[str, Array] = {}
-    at = size
+    at, blocks = size, memoryview(body)  # slices of it take no memory
     for number, given in enumerate(asked["inputs"]):
         name, shape, kind = _described(given, f"inputs[{number}]")
         if name in feed:
@@ -78,8 +82,8 @@ def read_request(
         if at + length > len(body):
             raise RequestError(f"{name}: binary_data_size is {length}, {len(body) - at} bytes are left")
         if kind == "BYTES":
-            require_room(math.prod(shape))
-        feed[name] = _of_bytes(body[at : at + length], shape, kind, name)
+            grow(VALUE * math.prod(shape))
+        feed[name] = _of_bytes(blocks[at : at + length], shape, kind, name)
         at += length
     if at != len(body):
         raise RequestError(f"{len(body) - at} bytes follow the last tensor")
@@ -87,9 +91,16 @@ def read_request(
 
 
 def answer(
-    described: Mapping[str, Any], asked: Mapping[str, Any], found: Mapping[str, Array]
+    described: Mapping[str, Any],
+    asked: Mapping[str, Any],
+    found: Mapping[str, Array],
+    grow: Callable[[int], None],
 ) -> tuple[bytes, dict[str, str]]:
-    """Return the response's body and headers; ``described`` are model and id. Raises ``RequestError``."""
+    """Return the response's body and headers; ``described`` are model and id.
+
+    ``grow`` is called with the bytes of memory that an output takes before it is written. Raises
+    ``RequestError``.
+    """
     wanted = _wanted(asked)
     every = _binary(asked, "binary_data_output", default=False)
     outputs, blocks = [], []
@@ -97,6 +108,7 @@ def answer(
         kind = _NAMES.get(value.dtype, "BYTES")
         output: dict[str, Any] = {"name": name, "datatype": kind, "shape": list(value.shape)}
         if _binary(wanted.get(name, {}), "binary_data", default=every):
+            grow(value.nbytes)
             block = _to_bytes(value)
             output["parameters"] = {"binary_data_size": len(block)}
             blocks.append(block)
@@ -111,6 +123,7 @@ def answer(
                 f"{name} has NaN or an infinity, which JSON lacks: ask for it with binary_data"
             )
         else:
+            grow(_JSON_ITEM * value.size)
             output["data"] = [_text(item) for item in value.ravel().tolist()]
         outputs.append(output)
     head = orjson.dumps({**described, "outputs": outputs})
@@ -137,7 +150,7 @@ def _wanted(asked: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def json_size(body: bytes, header_length: str | None) -> int:
+def json_size(body: bytes | bytearray, header_length: str | None) -> int:
     """Return the size of the body's JSON, by the header ``HEADER_LENGTH``. Raises ``RequestError``."""
     if header_length is None:
         return len(body)
@@ -211,14 +224,15 @@ def _of_json(data: object, shape: Sequence[int], kind: str, name: str) -> Array:
     return _shaped(made, shape, name)
 
 
-def _of_bytes(data: bytes, shape: Sequence[int], kind: str, name: str) -> Array:
+def _of_bytes(data: memoryview, shape: Sequence[int], kind: str, name: str) -> Array:
     if kind == "BYTES":
         texts = islice(_texts(data, name), math.prod(shape) + 1)  # one more is enough to refuse them
         return _shaped(np.array(list(texts), np.object_), shape, name)
     width = np.dtype(_NUMPY[kind]).itemsize
     if len(data) % width:
         raise RequestError(f"{name}: {len(data)} bytes are no whole number of {kind}")
-    return _shaped(np.frombuffer(data, np.dtype(_NUMPY[kind]).newbyteorder("<")), shape, name)
+    found = np.frombuffer(data, np.dtype(_NUMPY[kind]).newbyteorder("<"))
+    return _shaped(found if found.flags.aligned else found.copy(), shape, name)
 
 
 def _shaped(value: Array, shape: Sequence[int], name: str) -> Array:
@@ -228,7 +242,7 @@ def _shaped(value: Array, shape: Sequence[int], name: str) -> Array:
     return value.reshape(shape)
 
 
-def _texts(data: bytes, name: str) -> Iterator[str]:
+def _texts(data: memoryview, name: str) -> Iterator[str]:
     """Yield the texts of binary data, where each text follows its length in four bytes."""
     at = 0
     while at < len(data):
@@ -238,7 +252,7 @@ def _texts(data: bytes, name: str) -> Iterator[str]:
         if at > len(data):
             raise RequestError(f"{name}: a text is longer than the data that is left")
         try:
-            yield data[begin:at].decode()
+            yield str(data[begin:at], "utf-8")
         except UnicodeDecodeError as error:
             raise RequestError(f"{name}: a text is not UTF-8: {error}") from error
 

@@ -177,7 +177,7 @@ def test_a_segment_of_speech_comes_before_the_audio_has_ended(running: Running) 
     noise = np.random.default_rng(0).normal(0, 1e-3, RATE)
     audio = wav(frames=(np.concatenate([noise, vowel(), noise]) * 32767).astype("<i2").tobytes())
     with socket.create_connection(("127.0.0.1", running.port), timeout=20) as line:
-        line.sendall(b"POST /vad HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+        line.sendall(b"POST /vad HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
         for at in range(0, len(audio), 4000):
             piece = audio[at : at + 4000]
             line.sendall(b"%x\r\n%s\r\n" % (len(piece), piece))

@@ -14,6 +14,8 @@ from typing import Any
 
 from builder.files.file_lock import exclusive
 
+JSON = {"Content-Type": "application/json"}
+
 
 def docker(*arguments: str | Path) -> str:
     argv = ["docker", *map(str, arguments)]
@@ -45,7 +47,8 @@ class Served:
 
     def ask(self, path: str, body: object = None) -> Any:  # noqa: ANN401 - JSON
         data = None if body is None else json.dumps(body).encode()
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", data, timeout=30) as answer:
+        asked = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data, JSON)
+        with urllib.request.urlopen(asked, timeout=600) as answer:
             text = answer.read()
         return json.loads(text) if path != "/metrics" else text.decode()
 

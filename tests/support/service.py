@@ -25,7 +25,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
 from tests.support import ROOT
-from tests.support.containers import free_port
+from tests.support.containers import JSON, free_port
 from tests.support.factories.onnx_models import write_model
 from tests.support.tables import data_text
 
@@ -73,9 +73,12 @@ def wav(rate: int = 16000, channels: int = 1, width: int = 2, frames: bytes = by
 class Running:
     process: subprocess.Popen[str]
     port: int
+    key: str = ""
 
     def fetch(self, path: str, body: bytes | None = None) -> bytes:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", body, timeout=30) as answer:
+        headers = JSON | ({"Authorization": f"Bearer {self.key}"} if self.key else {})
+        asked = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", body, headers)
+        with urllib.request.urlopen(asked, timeout=30) as answer:
             return bytes(answer.read())
 
     def get(self, path: str) -> dict[str, Any]:
@@ -133,9 +136,9 @@ def service(models: Path, data: Path, env: Mapping[str, str] = MappingProxyType(
     with subprocess.Popen(
         argv(models, data, port), env={**world(), **env}, stderr=subprocess.PIPE, text=True
     ) as process:
-        running = Running(process, port)
+        running = Running(process, port, env.get("ORTPACKS_API_KEY", ""))
         try:
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 120
             while True:
                 try:
                     running.post("/embed", {"texts": "east"})

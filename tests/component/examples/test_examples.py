@@ -11,11 +11,16 @@ from typing import Any
 
 import onnx
 import pytest
+import yaml
 from ortpacks_runtime.one_node import ONE_NODE
+from ortpacks_service.app import make_app
+from ortpacks_service.options import EMBEDDER, read_options
+from starlette.routing import Route
 
 from tests.answers import pairs
 from tests.doubles.release import name_of, write_release
 from tests.support import ROOT
+from tests.support.service import write_embedder
 
 EXAMPLES = ROOT / "examples"
 NODE = shutil.which("node")
@@ -144,3 +149,27 @@ def test_the_rust_program_compiles_and_opens_a_model_on_the_oldest_version(tmp_p
         pytest.skip(f"cargo cannot fetch the crate ort: {fetched.stderr.strip().splitlines()[-1].strip()}")
     done = cargo("run", "--quiet", "--", "model.onnx")
     assert (done.returncode, done.stdout) == (0, "1 inputs, 1 outputs\n"), done.stderr
+
+
+def test_the_manifest_for_kubernetes_is_one_of_the_service(tmp_path: Path) -> None:
+    deployment, claim, service = yaml.safe_load_all((EXAMPLES / "kubernetes/service.yaml").read_text())
+    pod = deployment["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    write_embedder(tmp_path / EMBEDDER)
+    given = {one["name"]: one.get("value", "key") for one in container["env"]}
+    app = make_app(read_options(["--models", str(tmp_path)], given))
+    probes = {name: container[f"{name}Probe"]["httpGet"] for name in ("startup", "readiness", "liveness")}
+    paths = {name: probe["path"] for name, probe in probes.items()}
+    assert paths == {"startup": "/readyz", "readiness": "/readyz", "liveness": "/healthz"}
+    assert set(paths.values()) <= {route.path for route in app.routes if isinstance(route, Route)}
+    (port,) = container["ports"]
+    assert {probe["port"] for probe in probes.values()} == {port["name"]}
+    assert service["spec"]["ports"][0]["targetPort"] == port["name"]
+    access = app.state.access
+    named = {"type": "http", "method": "GET", "path": "/metrics", "headers": [(b"host", b"ortpacks:9900")]}
+    access.require(named)
+    compose = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]["cpu"]
+    assert compose["mem_limit"].partition(":-")[2].rstrip("}") == "512m"
+    assert container["resources"]["limits"]["memory"] == "512Mi"
+    assert {one["name"] for one in container["volumeMounts"]} == {one["name"] for one in pod["volumes"]}
+    assert claim["metadata"]["name"] == pod["volumes"][0]["persistentVolumeClaim"]["claimName"]

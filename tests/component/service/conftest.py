@@ -49,13 +49,13 @@ def _alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @contextmanager
-def opened(models: Path, data: Path, *flags: str) -> Iterator[TestClient]:
+def opened(models: Path, data: Path, *flags: str, **env: str) -> Iterator[TestClient]:
     """Run the service with flags inside the block, which begins when no model is being opened."""
     given = ["--models", str(models), "--data", str(data), *flags]
-    with TestClient(make_app(read_options(given, {})), raise_server_exceptions=False) as client:
-        while {"waiting", "loading"} & {
-            one["state"] for one in client.get("/readyz").json()["models"].values()
-        }:
+    app = make_app(read_options(given, env))
+    with TestClient(app, "http://localhost", raise_server_exceptions=False) as client:
+        named = client.app.state.service.models.named  # type: ignore[attr-defined]
+        while {"waiting", "loading"} & {model.state for model in named.values()}:
             time.sleep(0.005)
         yield client
 

@@ -43,7 +43,7 @@ class Model:
         self.is_held = False
         self.clock += self.seconds
         vectors = np.array([int(text) for text in texts], np.float32)[:, None]
-        return Embeddings(vectors, np.ones(len(texts), np.int64), vectors[:, 0])
+        return Embeddings(vectors, np.ones(len(texts), np.int64), vectors[:, 0], vectors[:, 0] < 0)
 
 
 @pytest.fixture
@@ -95,15 +95,24 @@ async def test_a_large_request_is_cut_by_length_and_answered_in_order(batcher: B
 
 async def test_a_full_queue_refuses_and_takes_again(batcher: Batcher, model: Model, ask: Ask) -> None:
     model.gate.clear()
-    first = await ask(*["1"] * 8)
+    first = [await ask(*["1"] * 4) for _ in range(2)]
     with pytest.raises(RequestError) as full:
         await batcher.embed(["2"] * 3)
-    assert (full.value.code, full.value.retry_after) == (503, 1)
+    assert (full.value.code, full.value.headers) == (503, {"Retry-After": "1"})
     model.gate.set()
-    await first
+    await asyncio.gather(*first)
     assert batcher.length == 0
-    await batcher.embed(["2"] * 3)
     assert len((await batcher.embed(["1"] * 25)).vectors) == 25, "it is idle"
+
+
+async def test_a_large_request_and_small_ones_take_turns(model: Model, ask: Ask) -> None:
+    """It was refused as long as any text waited, and then computed to its end before those after it."""
+    model.gate.clear()
+    requests = [await ask("1"), await ask(*["2"] * 20), await ask(*["3"] * 4), await ask("4")]
+    model.gate.set()
+    await asyncio.gather(*requests)
+    texts = ["".join(batch) for batch in model.batches]
+    assert texts == ["1", "2222", "3333", "4", "2222", "2222", "2222", "2222"]
 
 
 async def test_what_nobody_waits_for_is_not_computed(batcher: Batcher, model: Model, ask: Ask) -> None:

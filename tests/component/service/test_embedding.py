@@ -14,6 +14,7 @@ from tokenizers import Tokenizer
 from tokenizers.normalizers import Replace
 
 from tests.component.service.conftest import Start, Told
+from tests.support.factories.onnx_models import write_model
 from tests.support.service import write_embedder
 
 
@@ -50,6 +51,27 @@ def test_a_cpu_computes_texts_of_other_lengths_apart_where_padding_takes_longer_
     assert found.tokens.tolist() == [1, 100, 2, 90, 2]
     wanted = np.array([[1, 0], [0, 1], [2 / 13**0.5, 3 / 13**0.5], [0, 1], [1, 0]])
     assert found.vectors == pytest.approx(wanted, abs=1e-6)
+
+
+def test_a_model_with_dynamic_quantisation_gives_a_text_the_same_vector_beside_any_other(
+    start: Start, models: Path
+) -> None:
+    """Its numbers have one scale for a whole run, so that a large one beside them made others coarse."""
+    write_model(
+        models / EMBEDDER / "model.onnx",
+        """embedder (int64[batch, sequence] input_ids) => (float[batch, sequence, 2] rows)
+        <float[4, 2] table = {900, 900, 1, 1, 2, 1, 0, 3}> {
+            plain = Gather (table, input_ids)
+            small, scale, zero = DynamicQuantizeLinear (plain)
+            rows = DequantizeLinear (small, scale, zero)
+        }""",
+    )
+    service = start()
+    alone = service.post("/embed", json={"texts": "east"}).json()["embeddings"]
+    beside = service.post("/embed", json={"texts": ["east", "north north", "[PAD] east"]}).json()[
+        "embeddings"
+    ]
+    assert beside[0] == alone[0] == pytest.approx([2 / 5**0.5, 1 / 5**0.5], abs=0.01)
 
 
 @pytest.mark.parametrize("lengths", [[7], [9, 9, 9, 1], [256, 40, 39, 12, 12, 3], list(range(40, 0, -1))])

@@ -23,8 +23,8 @@ import pytest
 import yaml
 from ortpacks_runtime.settings import VARIABLES
 from ortpacks_service.__main__ import main
-from ortpacks_service.options import EMBEDDER, Options
-from ortpacks_service.store import Store
+from ortpacks_service.options import EMBEDDER, Options, read_options
+from ortpacks_service.store import Entry, Store
 
 from tests.component.service.conftest import Told
 from tests.support import ROOT
@@ -128,7 +128,9 @@ def test_a_client_that_leaves_is_no_failure(models: Path, tmp_path: Path) -> Non
     with service(models, tmp_path / "data") as running:
         for path in ("/embed", "/vad"):
             with running.line() as line:
-                line.sendall(f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 99\r\n\r\n{{".encode())
+                line.sendall(
+                    f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n{{".encode()
+                )
                 time.sleep(0.2)
         time.sleep(0.5)
         metrics = running.fetch("/metrics").decode()
@@ -139,17 +141,17 @@ def test_a_client_that_leaves_is_no_failure(models: Path, tmp_path: Path) -> Non
 def test_bodies_leave_no_room_until_they_are_gone(models: Path, tmp_path: Path) -> None:
     def half_sent(running: Running) -> socket.socket:
         line, size = running.line(), 1 << 20
-        line.sendall(f"POST /embed HTTP/1.1\r\nHost: a\r\nContent-Length: {size}\r\n\r\n".encode())
+        line.sendall(f"POST /embed HTTP/1.1\r\nHost: localhost\r\nContent-Length: {size}\r\n\r\n".encode())
         line.sendall(bytes(size - 1))
         return line
 
     with service(models, tmp_path / "data", {"ORTPACKS_BODY_MIB": "1"}) as running:
-        with half_sent(running), half_sent(running):
+        with half_sent(running), half_sent(running), half_sent(running), half_sent(running):
             time.sleep(0.5)
             with pytest.raises(urllib.error.HTTPError) as refused:
                 running.post("/embed", {"texts": "east"})
             assert (refused.value.code, refused.value.headers["Retry-After"]) == (503, "1")
-            assert "bodies of 2 MiB are in memory already" in refused.value.read().decode()
+            assert "requests of 4 MiB are in memory already" in refused.value.read().decode()
         time.sleep(0.5)
         assert running.post("/embed", {"texts": "east"})["dimensions"] == 2
 
@@ -173,20 +175,22 @@ def answer_to(running: Running, *parts: bytes) -> bytes:
         ("/embed", "Connection: close", 413),
         ("/embed", "Connection: close\r\nContent-Encoding: gzip", 415),
         ("/nowhere", "Connection: TE, close", 404),  # as libwww-perl closes
-        ("/embed/", "Connection: close", 307),
+        ("/embed/", "Connection: close", 404),
     ],
 )
 def test_the_whole_body_is_read_before_the_end(shared: Running, path: str, headers: str, status: int) -> None:
     """Otherwise Linux resets the connection while the client still sends."""
     size = 64 << 20
-    head = f"POST {path} HTTP/1.1\r\nHost: a\r\n{headers}\r\nContent-Length: {size}\r\n\r\n"
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\nContent-Length: {size}\r\n\r\n"
     with shared.line() as line:
         line.sendall(head.encode() + bytes(size))
         assert line.recv(4096).startswith(f"HTTP/1.1 {status} ".encode())
 
 
 def test_a_refused_body_is_no_memory_while_its_rest_comes(models: Path, tmp_path: Path) -> None:
-    closing = b"POST /embed HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 9999999\r\n\r\n"
+    closing = (
+        b"POST /embed HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 9999999\r\n\r\n"
+    )
     with service(models, tmp_path / "data", {"ORTPACKS_BODY_MIB": "1"}) as running, ExitStack() as opened:
         lines = [opened.enter_context(running.line()) for _ in range(3)]
         for line in lines:
@@ -209,8 +213,8 @@ def test_a_body_that_does_not_come_holds_up_no_answer(models: Path, tmp_path: Pa
         assert time.monotonic() - began < 5.5, "else it waits as long again for the body"
 
 
-PING = b"GET /ping HTTP/1.1\r\nHost: a\r\n"
-CHUNKED = b"POST /embed HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+PING = b"GET /ping HTTP/1.1\r\nHost: localhost\r\n"
+CHUNKED = b"POST /embed HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 @pytest.mark.parametrize(
@@ -233,16 +237,47 @@ def test_lines_without_an_end_are_cut_and_take_no_memory(shared: Running, begin:
     assert b"larger than 64 KiB" in answer or b"Invalid HTTP request" in answer or not answer
 
 
+@pytest.mark.parametrize("large", [b"X: " + b"a" * 70_000, b"X: a\r\n" * 18_000], ids=["one", "many"])
+def test_a_head_that_is_too_large_is_refused_though_it_comes_at_once(shared: Running, large: bytes) -> None:
+    answer = answer_to(shared, PING + large + b"\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.endswith(b"The request's first line and headers are larger than 64 KiB.")
+
+
+def test_a_connection_may_be_idle_as_long_as_a_load_balancer_keeps_it(models: Path, tmp_path: Path) -> None:
+    """nginx and Amazon's keep one for 60 s: the service's limit must be longer, else requests are lost."""
+    assert read_options(["--models", str(models)], {}).keep_alive > 60
+    with service(models, tmp_path / "data", {"ORTPACKS_KEEP_ALIVE": "2"}) as running, running.line() as line:
+        for _ in range(2):
+            line.sendall(PING + b"\r\n")
+            come = b""
+            while b"pong" not in come:
+                come += line.recv(4096)
+            time.sleep(0.5)
+        assert line.recv(4096) == b""
+
+
+def test_more_connections_than_there_is_memory_for_are_told(shared: Running) -> None:
+    with ExitStack() as opened:
+        lines = [opened.enter_context(shared.line()) for _ in range(520)]
+        assert lines[-1].recv(4096).startswith(b"HTTP/1.1 503 ")
+        lines[0].sendall(PING + b"\r\n")
+        assert b"200 OK" in lines[0].recv(4096)
+    assert answer_to(shared, PING + b"Connection: close\r\n\r\n").startswith(b"HTTP/1.1 200 ")
+
+
 def test_many_requests_in_one_packet_and_large_heads_are_answered(shared: Running) -> None:
     large = b"X: " + b"a" * 60_000 + b"\r\n"
     last = PING + b"Connection: close\r\n\r\n"
     body = b'{"texts": "' + b"east " * 200_000 + b'"}'
-    post = b"POST /embed HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+    post = b"POST /embed HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
     answer = answer_to(shared, (PING + b"\r\n") * 200 + post + PING + large + b"\r\n" + last)
     assert answer.count(b"HTTP/1.1 200 OK") == 203
 
 
-JAVA = b"Host: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAA\r\n"
+JAVA = (
+    b"Host: localhost\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAA\r\n"
+)
 """Headers of each request of Java's ``HttpClient``, unless the program asks for HTTP/1.1."""
 
 
@@ -267,7 +302,9 @@ def test_the_body_of_a_request_that_asks_for_http_2_is_read(shared: Running, bod
 @pytest.mark.parametrize("version", [b"1.1", b"1.0"])
 def test_the_last_request_of_a_connection_may_ask_for_http_2_too(shared: Running, version: bytes) -> None:
     """Its end was not seen: it was answered with 504 after 30 s."""
-    asked = b"POST /embed HTTP/%s\r\nHost: a\r\nConnection: Upgrade, close\r\nUpgrade: h2c\r\n" % version
+    asked = (
+        b"POST /embed HTTP/%s\r\nHost: localhost\r\nConnection: Upgrade, close\r\nUpgrade: h2c\r\n" % version
+    )
     answer = answer_to(shared, asked + b'Content-Length: 17\r\n\r\n{"texts": "east"}' + PING + b"\r\n")
     assert answer.count(b"HTTP/1.1 200 OK") == answer.count(b'"embeddings":[[1.0,0.0]]') == 1
 
@@ -279,7 +316,7 @@ def test_a_silent_connection_is_closed(models: Path, tmp_path: Path, monkeypatch
             began = time.monotonic()
             assert answer_to(running, begin) == b""
             assert time.monotonic() - began < 10
-        slow = b"POST /embed HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 17\r\n\r\n"
+        slow = b"POST /embed HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 17\r\n\r\n"
         with running.line() as line:
             line.sendall(slow)
             time.sleep(1.5)
@@ -303,7 +340,7 @@ def test_a_client_that_does_not_read_its_answer_is_left(models: Path, tmp_path: 
     sized = ids | {"parameters": {"binary_data_size": size}}
     head = json.dumps({"inputs": [sized], "parameters": {"binary_data_output": True}})
     lengths = f"Inference-Header-Content-Length: {len(head)}\r\nContent-Length: {len(head) + size}"
-    post = f"POST /v2/models/{EMBEDDER}/infer HTTP/1.1\r\nHost: a\r\n{lengths}\r\n\r\n{head}"
+    post = f"POST /v2/models/{EMBEDDER}/infer HTTP/1.1\r\nHost: localhost\r\n{lengths}\r\n\r\n{head}"
     with service(models, tmp_path / "data", env) as running:
         before = sockets(running.process.pid)
         with running.line() as line:
@@ -324,7 +361,10 @@ def sockets(process: int) -> int:
 def test_two_processes_share_a_store(models: Path, tmp_path: Path) -> None:
     with service(models, tmp_path / "data") as running, ThreadPoolExecutor(2) as threads:
         own = Store(tmp_path / "data", EMBEDDER, 2)
-        adds = [lambda: running.post("/add", {"texts": "east"})["ids"], lambda: own.add(["east"], EAST[None])]
+        adds = [
+            lambda: running.post("/add", {"texts": "east"})["ids"],
+            lambda: own.add([Entry("east")], EAST[None]),
+        ]
         found = list(threads.map(lambda add: [number for _ in range(20) for number in add()], adds))
     assert sorted(found[0] + found[1]) == list(range(1, 41))
 
@@ -352,6 +392,7 @@ def test_a_kill_loses_nothing_that_was_acknowledged(models: Path, tmp_path: Path
     "setting",
     [
         *("--port=70000", "--queue=0", "ORTPACKS_BATCH=many", "--models=nowhere", "ORTPACKS_PROVIDER=cudda"),
+        *("--memory-mib=0", "--memory-mib=90", "--allowed-hosts=http://a", "--metrics=no"),
         *("--host=", "--host=a\udcff", "--models=/tmp:", "--data=", "--data=a\udcff"),
     ],
     ids=ascii,

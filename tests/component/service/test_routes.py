@@ -2,21 +2,25 @@
 
 import base64
 import errno
+import json
 import logging
 import os
 import shutil
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
 from unittest.mock import Mock
 
+import apsw
 import numpy as np
 import pytest
 from ortpacks_runtime import Report
+from ortpacks_service.memory import Runs
 from ortpacks_service.models import LOADING, Model, Models
 from ortpacks_service.options import EMBEDDER, read_options
-from ortpacks_service.store import Store
+from ortpacks_service.store import Entry, Store
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
@@ -51,7 +55,8 @@ DEEP = b"[" * 1000 + b"]" * 1000
 @pytest.mark.parametrize(("path", "code", "body"), table("service/wrong-bodies.txt"))
 def test_a_wrong_body_is_told(service: TestClient, told: Told, path: str, code: str, body: str) -> None:
     content = body.encode("latin-1").replace(b'"DEEP"', DEEP)
-    headers = {"Content-Encoding": "gzip"} if code == "415" else {}
+    headers = {"Content-Type": "application/json"}
+    headers |= {"Content-Encoding": "gzip"} if code == "415" else {}
     answer = service.post(INFER if path == "infer" else path, content=content, headers=headers)
     assert answer.status_code == int(code)
     told(f"{path} {answer.text}")
@@ -68,11 +73,11 @@ def test_limits_of_texts_and_bodies_are_told(start: Start, told: Told) -> None:
 @pytest.mark.parametrize("value", [b"1.5", b"{}"])
 @pytest.mark.parametrize("path", ["/embed", INFER])
 def test_values_of_json_count_with_their_memory(start: Start, path: str, value: bytes) -> None:
-    """Two bodies of a MiB hold 65,536 values of 32 bytes."""
+    """Four bodies of a MiB hold 32,768 values of 128 bytes."""
     service = start("--body-mib", "1", "--texts", "1000000")
-    answer = service.post(path, content=b'{"texts": [' + b",".join([value] * 70_000) + b"]}")
+    answer = service.post(path, content=b'{"texts": [' + b",".join([value] * 40_000) + b"]}")
     assert answer.status_code == 413
-    assert "JSON has more than 65536 values. Send tensors as binary data" in answer.text
+    assert "JSON has more than 32768 values. Send tensors as binary data" in answer.text
 
 
 def test_commas_and_brackets_within_texts_are_no_values(start: Start) -> None:
@@ -83,9 +88,9 @@ def test_commas_and_brackets_within_texts_are_no_values(start: Start) -> None:
 
 
 def test_values_fill_the_memory_for_bodies_until_they_are_gone(start: Start) -> None:
-    service = start("--body-mib", "1", "--texts", "60000")
+    service = start("--body-mib", "1", "--texts", "20000")
     for _ in range(2):
-        assert service.post("/embed", json={"texts": ["east"] * 40_000}).status_code == 200
+        assert service.post("/embed", json={"texts": ["east"] * 20_000}).status_code == 200
     bodies = service.app.state.service.bodies  # type: ignore[attr-defined]
     assert bodies.size == 0
 
@@ -109,7 +114,7 @@ def test_texts_fill_the_memory_for_bodies_while_they_wait(
     assert service.post(path, json={key: "east " * 2_000}).status_code == 200
     assert service.post(path, json={key: "east", "ignored": [1] * 2_000}).status_code == 200
     assert waiting[0] > 10_000
-    assert waiting[1] > 32 * 2_000, "each value counts as 32 bytes, whatever its text takes"
+    assert waiting[1] > 128 * 2_000, "each value counts as 128 bytes, whatever its text takes"
     assert inner.bodies.size == 0
 
 
@@ -136,11 +141,100 @@ def test_openai_s_form_in_numbers_and_in_base64(service: TestClient) -> None:
 
 def test_what_was_added_is_found_nearest_first(start: Start) -> None:
     service = start()
-    assert service.post("/add", json={"texts": ["north", "east"]}).json() == {"ids": [1, 2]}
-    assert service.post("/add", json={"texts": "east north"}).json() == {"ids": [3]}
+    assert service.post("/add", json={"texts": ["north", "east"]}).json() == {"ids": [1, 2], "truncated": []}
+    assert service.post("/add", json={"texts": "east north"}).json()["ids"] == [3]
     found = service.post("/search", json={"text": "east east", "k": 2}).json()["results"]
     assert [(one["id"], one["text"]) for one in found] == [(2, "east"), (3, "east north")]
     assert [one["score"] for one in found] == pytest.approx([1, 2 / 13**0.5], abs=1e-6)
+
+
+def test_a_stored_text_has_what_was_given_with_it_until_it_is_deleted(start: Start) -> None:
+    service = start()
+    given = {"texts": ["north", "east"], "keys": ["n", "e"], "metadata": [{"page": 7}, None]}
+    for _ in range(2):  # as after an answer that did not arrive
+        assert service.post("/add", json=given).json()["ids"] == [1, 2]
+    north, east = service.get("/texts").json()["texts"]
+    assert north == {"id": 1, "text": "north", "key": "n", "metadata": {"page": 7}}
+    assert service.get("/texts", params={"limit": 1}).json() == {"texts": [north], "next": 1}
+    assert service.get("/texts", params={"limit": 1, "after": 1}).json()["texts"] == [east]
+    found = service.post("/search", json={"text": "north"}).json()["results"]
+    assert found[0] == {**north, "score": pytest.approx(1)}
+    assert service.post("/delete", json={"keys": ["n", "w"], "ids": [9]}).json() == {"deleted": [1]}
+    assert [one["id"] for one in service.post("/search", json={"text": "north"}).json()["results"]] == [2]
+    for wrong in ("-1", "x", "9" * 20):
+        assert service.get("/texts", params={"after": wrong}).status_code == 400
+
+
+LONG = "north " * 256 + "east"
+
+
+@pytest.mark.parametrize(
+    ("path", "key", "read"),
+    [
+        ("/embed", "texts", lambda answer: answer.json()["truncated"]),
+        (
+            "/embed",
+            "inputs",
+            lambda answer: [int(at) for at in answer.headers["ortpacks-truncated"].split(",")],
+        ),
+        ("/v1/embeddings", "input", lambda answer: answer.json()["truncated"]),
+        ("/add", "texts", lambda answer: answer.json()["truncated"]),
+    ],
+)
+def test_a_text_that_is_cut_is_told_or_refused(
+    service: TestClient, told: Told, path: str, key: str, read: Callable[[object], list[int]]
+) -> None:
+    exact, wide = "north " * 256, "north" + " " * 100_000
+    answer = service.post(path, json={key: ["east", LONG, exact, wide, LONG * 50, "east" * 9_000]})
+    assert read(answer) == [1, 4, 5]
+    refused = service.post(path, json={key: [exact, LONG], "truncate": False})
+    assert refused.status_code == 413
+    told(refused.text)
+    assert service.post(path, json={key: [exact, wide], "truncate": False}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("files", "most"),
+    [
+        ({"tokenizer_config.json": {"model_max_length": 3}}, 3),
+        ({"tokenizer_config.json": {"model_max_length": 10**30}}, 256),
+        (
+            {
+                "sentence_bert_config.json": {"max_seq_length": 2},
+                "tokenizer_config.json": {"model_max_length": 3},
+            },
+            2,
+        ),
+        ({"sentence_bert_config.json": {}, "tokenizer_config.json": {"model_max_length": 300}}, 300),
+    ],
+)
+def test_the_model_s_own_files_say_how_many_tokens_it_takes(
+    start: Start, models: Path, files: dict[str, object], most: int
+) -> None:
+    for name, value in files.items():
+        (models / EMBEDDER / name).write_text(json.dumps(value))
+    service = start()
+    answer = service.post("/embed", json={"texts": ["east " * most, "east " * (most + 1)]})
+    assert answer.json()["truncated"] == [1]
+    assert service.get("/info").json()["max_input_length"] == most
+
+
+def test_a_store_that_fails_is_in_the_log_and_in_readiness_until_it_works(
+    start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    service, full = start(), Mock(side_effect=apsw.FullError("database or disk is full"))
+    assert service.get("/readyz").status_code == 200
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "_put", full)
+        assert [service.post("/add", json={"texts": "east"}).status_code for _ in range(3)] == [503] * 3
+        patch.setattr(Store, "require_room", lambda store: store.add([Entry("")], np.zeros((1, 2))))
+        ready = service.get("/readyz")
+    assert (ready.status_code, "disk is full" in ready.json()["reason"]) == (503, True)
+    logged = [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
+    assert [line.partition(": ")[0] for line in logged] == ["the store fails"]
+    assert service.get("/v2/health/ready").status_code == 200
+    assert "the store works again" in caplog.text
 
 
 def test_a_store_that_cannot_be_opened_costs_no_embedding(start: Start, tmp_path: Path, told: Told) -> None:
@@ -150,6 +244,7 @@ def test_a_store_that_cannot_be_opened_costs_no_embedding(start: Start, tmp_path
     assert refused.status_code == 503
     told(refused.text)
     assert service.post("/embed", json={"texts": "east"}).status_code == 200
+    assert service.get("/readyz").status_code == 503
 
 
 def test_another_model_s_store_is_refused(
@@ -220,11 +315,12 @@ def test_models_that_cannot_be_opened_cost_no_other(start: Start, models: Path, 
     shutil.copytree(models / EMBEDDER, models / not_utf8)
     service = start()
     ready = service.get("/readyz")
-    assert (ready.status_code, ready.json()["ready"]) == (503, False)
+    assert (ready.status_code, ready.json()["ready"]) == (200, True), "neither is required"
     states = {name: model["state"] for name, model in ready.json()["models"].items()}
     assert states == {EMBEDDER: "ready", "broken": "failed", "caf\\udce9": "failed"}
     told(ready.json()["models"]["caf\\udce9"]["reason"])
-    assert ready.json()["reason"].startswith("broken: ")
+    other = start("--required", "broken, store").get("/readyz")
+    assert (other.status_code, other.json()["reason"][:8]) == (503, "broken: ")
     assert service.post("/embed", json={"texts": "east"}).status_code == 200
     assert service.get("/v2/models/broken").status_code == 503
     assert service.get("/v2/models/broken/ready").status_code == 503
@@ -252,7 +348,7 @@ def test_a_folder_that_this_user_may_not_read_is_in_the_log_and_costs_no_other(
         return stat(path)
 
     monkeypatch.setattr(Path, "stat", refused)
-    assert list(Models([models], ()).named) == [EMBEDDER]
+    assert list(Models([models], (), Runs()).named) == [EMBEDDER]
     assert f"{models}/closed may not be read by this user: a model in it is not served" in caplog.text
 
 

@@ -34,12 +34,19 @@ _KEPT = re.compile(
 _FUZZ = (".venv/bin/python", "-m")
 _BUILD = ("./run", "build", "--origin", "source", "--base", "assembled", "--release", "--dist", "dist/tier")
 
+_SERVE = (
+    *("env", "ORTPACKS_TEST_TIMES=2000", "ORTPACKS_TEST_SECONDS=60"),
+    *(".venv/bin/python", "-m", "pytest", "-q"),
+)
+
 RELEASE_TIER = {
     "fuzz-readers": (*_FUZZ, "tests.fuzz", "--executions", "1000000"),
     "fuzz-client": (*_FUZZ, "tests.fuzz.client", "--cases", "20000"),
     "build-legacy": (*_BUILD, "--variant", "legacy"),
     "build-modern": (*_BUILD, "--variant", "modern"),
     "build-latest": (*_BUILD, "--variant", "latest"),
+    "serve-hostile": (*_SERVE, "tests/component/service/test_memory.py", "-k=hostile"),
+    "serve-largest": (*_SERVE, "--images", "tests/images/test_service_image.py", "-k=largest or 200_clients"),
 }
 """Commands by the name of their result."""
 

@@ -430,6 +430,11 @@ def ended(arguments: list[str]) -> object:
         return stop.code
 
 
+def test_it_tells_its_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended(["--version"]) == 0
+    assert capsys.readouterr().out == "ortpacks-service 1.0.0\n"
+
+
 def test_the_number_of_processes_of_other_servers_is_not_read(models: Path, tmp_path: Path) -> None:
     with service(models, tmp_path / "data", {"WEB_CONCURRENCY": "auto"}) as running:
         assert running.get("/ping") == {"status": "pong"}

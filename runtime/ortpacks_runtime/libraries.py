@@ -82,10 +82,17 @@ def require(provider: str) -> None:
         version, wheel = onnxruntime.__version__, _WHEELS.get(provider, "onnxruntime")
         if _description() and provider == CUDA:
             raise ProviderError(f"{_OURS} {version} here is its wheel for the CPU", _BY_GPU)
-        raise ProviderError(
-            f"onnxruntime {version} here was built without {ORT_NAMES[provider]}",
-            f"pip install {wheel}=={_installed() or version} in place of the installed one",
-        )
+        what = f"onnxruntime {version} here was built without {ORT_NAMES[provider]}"
+        do = f"pip install {wheel}=={_installed() or version} in place of the installed one"
+        try:
+            if provider in _NEEDS and sys.platform == _LINUX:
+                _load(_NEEDS[CUDA])
+        except ProviderError:
+            do = (
+                f"nothing, unless there is an NVIDIA GPU: then install its driver ({_NEEDS[CUDA]} is absent; "
+                f"a container gets it with --gpus all), and {do}"
+            )
+        raise ProviderError(what, do)
     if provider in _NEEDS and sys.platform == _LINUX:
         _load(_NEEDS[provider])
 

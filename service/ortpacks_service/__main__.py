@@ -42,7 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
         settings({})
         sizes = [model.size for model in Models(options.models, (), Runs()).named.values()]
         memory = plan_memory(options.memory_mib, options.body_mib, sizes)
-    except (ProviderError, ValueError) as error:
+    except (OSError, ProviderError, ValueError) as error:
         sys.stderr.write(f"ortpacks_service: {error}\n")
         return 2
     try:

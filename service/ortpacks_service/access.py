@@ -14,8 +14,11 @@ from starlette.types import Scope
 from ortpacks_service.errors import RequestError
 from ortpacks_service.options import API_KEY, OPEN, Options
 
-_OPEN_PATHS = ("/", "/ping", "/healthz", "/readyz", "/health", "/v2/health/live", "/v2/health/ready")
-"""Paths that need no key to be read: the page, and what probes ask."""
+_OPEN_PATHS = (
+    *("/", "/openapi.json", "/ping", "/healthz", "/readyz", "/health"),
+    *("/v2/health/live", "/v2/health/ready"),
+)
+"""Paths that need no key to be read: the page, the description of the routes, and what probes ask."""
 
 _ANY = "*"
 
@@ -35,17 +38,13 @@ class Access:
         host, origin = headers.get("host"), headers.get("origin")
         name = _name_of(host or "")
         if host is not None and not (_is_address(name) or _is_among(name, self._names)):
-            raise RequestError(
-                f"Host: {name[:100]!r} is no name of this service. Ask by localhost or an IP address, or "
-                "start the service with this name in --allowed-hosts.",
-                421,
-            )
+            what = f"Host: {name[:100]!r} is no name of this service"
+            ways = "Ask by localhost or an IP address, or name this host in --allowed-hosts."
+            raise RequestError(f"{what}. {ways}", 421)
         # A page of another site cannot be told apart by its address: every browser says where it is from.
         if origin is not None and not self._is_own_page(origin, host or ""):
-            raise RequestError(
-                f"Origin: {origin[:100]!r} is another site, whose pages may ask if --allowed-hosts names it.",
-                403,
-            )
+            what = f"Origin: {origin[:100]!r} is another site; name its host in --allowed-hosts if it may ask"
+            raise RequestError(what, 403)
         readable = scope["method"] in ("GET", "HEAD") and scope["path"] in self._open
         if not readable and not self.has_key(scope):
             what = f"Authorization: Bearer KEY is wanted, with one of the keys in {API_KEY} of the service"

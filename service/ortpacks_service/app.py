@@ -29,6 +29,9 @@ log = logging.getLogger("ortpacks_service")
 _FILES = {"/": ("page.html", "text/html"), "/openapi.json": ("openapi.json", "application/json")}
 """The page, and the description of the routes, which a test makes of their types (``forms.py``)."""
 
+_ALONE = {"Content-Security-Policy": "frame-ancestors 'none'"}
+"""No other site's page may show this one within itself, where a click would store a text."""
+
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 _CLIENT_LEFT = 499
@@ -52,8 +55,7 @@ def make_app(options: Options, room: int | None = None) -> Starlette:
         routes=[  # compared in this order
             *text_routes.ROUTES,
             Route("/", _file),
-            Route("/ping", _ping),
-            *(Route(path, _healthz) for path in ("/healthz", "/health")),
+            *(Route(path, _alive) for path in ("/ping", "/healthz", "/health")),
             Route("/readyz", _readyz),
             Route("/providers", _providers),
             Route("/metrics", _metrics),
@@ -160,15 +162,11 @@ def _response(path: str, error: RequestError) -> Response:
 
 async def _file(request: Request) -> Response:
     name, kind = _FILES[request.url.path]
-    return Response(Path(__file__).with_name(name).read_bytes(), media_type=kind)
+    return Response(Path(__file__).with_name(name).read_bytes(), headers=_ALONE, media_type=kind)
 
 
-async def _ping(_request: Request) -> Response:
-    return JSONResponse({"status": "pong"})
-
-
-async def _healthz(_request: Request) -> Response:
-    return JSONResponse({"status": "ok"})
+async def _alive(request: Request) -> Response:
+    return JSONResponse({"status": "pong" if request.url.path == "/ping" else "ok"})
 
 
 async def _readyz(request: Request) -> Response:

@@ -121,13 +121,18 @@ class Batcher:
     def _work(self, loop: asyncio.AbstractEventLoop) -> None:
         """Compute the parts in the queue, in the thread, until there are none."""
         while parts := self._next():
-            texts = [text for part in parts for text in part.texts]
-            try:
-                result: Embeddings | Exception = self._run(texts)
-            except Exception as error:  # noqa: BLE001 - each request gets it as its answer
-                result = error
-            with suppress(RuntimeError):  # the loop was closed meanwhile
-                loop.call_soon_threadsafe(_share_out, parts, result)
+            result = self._result(parts)
+            each = isinstance(result, RequestError) and len(parts) > 1  # a text of one of them fits nowhere
+            answers = [([part], self._result([part])) for part in parts] if each else [(parts, result)]
+            for some, answer in answers:
+                with suppress(RuntimeError):  # the loop was closed meanwhile
+                    loop.call_soon_threadsafe(_share_out, some, answer)
+
+    def _result(self, parts: Sequence[_Part]) -> Embeddings | Exception:
+        try:
+            return self._run([text for part in parts for text in part.texts])
+        except Exception as error:  # noqa: BLE001 - each request gets it as its answer
+            return error
 
     def _run(self, texts: Sequence[str]) -> Embeddings:
         self._observe(len(texts))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -18,7 +17,10 @@ from starlette.types import Receive, Scope, Send
 from ortpacks_service.errors import RequestError, shown
 
 VALUE = 128
-"""Bytes that a value of JSON, or a text of binary data, takes besides its text: a number 100, a text 200."""
+"""Bytes that a value of JSON, or a binary text, takes beside its letters: a number 100, a text 200."""
+
+_TWICE, _WIDE = 2, 4
+"""Bytes that a byte of JSON may take: as a letter and in a copy; in a text with letters beyond ASCII."""
 
 _PIECE = 1 << 18
 """Bytes of an answer that are sent at once; before each piece, the client has read most of the one before."""
@@ -92,11 +94,13 @@ class Body:
         self.content = found
 
     def require_room_for_json(self, end: int) -> None:
-        """Count the values of the JSON before offset ``end`` as memory of the body.
+        """Count as memory of the body what is made of the JSON before offset ``end``: values and their texts.
 
-        Raises ``RequestError`` for more of them than the memory for bodies holds, and while others fill it.
+        Raises ``RequestError`` for more than the memory for bodies holds, and while others fill it.
         """
         most = self._bodies.most_values
+        plain = self.content.isascii() and b"\\u" not in self.content
+        self.grow(end * (_TWICE if plain else _WIDE))
         values = self._json_values(end, most)
         if values > most:
             raise RequestError(
@@ -116,6 +120,12 @@ class Body:
             )
         self._size += by
         self._bodies.grow(by)
+
+    def drop_content(self) -> None:
+        """Count the content no more, of which only values are left."""
+        self._size -= len(self.content)
+        self._bodies.go(len(self.content))
+        self.content = b""
 
     def _json_values(self, end: int, most: int) -> int:
         """Return the number of values in the JSON before offset ``end``, or a larger one.
@@ -140,9 +150,7 @@ async def body_of(request: Request) -> Body:
     """
     encoding = request.headers.get("content-encoding", "")
     if encoding.lower() not in ("", "identity"):
-        raise RequestError(
-            f"Content-Encoding: {encoding[:20]!r} is not read here; send the body as it is", 415
-        )
+        raise RequestError(f"Content-Encoding: {encoding[:20]!r} is not read here; send the body plain", 415)
     body = Body(request.app.state.service.bodies)
     await body.read(request.stream())
     return body
@@ -154,8 +162,7 @@ class JsonObject(dict[str, Any]):
     def __init__(self, values: Mapping[str, Any], body: Body) -> None:
         super().__init__(values)
         self.body = body
-        self.read = len(body.content)
-        body.content = b""  # the values are what is in memory now
+        body.drop_content()
 
 
 class Answer(Response):
@@ -212,8 +219,7 @@ def texts_of(body: JsonObject, key: str, most: int) -> list[str]:
         raise RequestError(f"{key}: a text or a list of texts is wanted")
     if len(given) > most:
         raise RequestError(f"{key}: {len(given)} texts; at most {most} are taken at once (--texts)", 413)
-    body.body.grow(max(0, sum(map(sys.getsizeof, given)) - body.read))  # other letters take up to four bytes
-    empty = next((at for at, text in enumerate(given) if not text.strip()), None)
+    empty = next((at for at, text in enumerate(given) if not text or text.isspace()), None)
     if empty is not None:
         raise RequestError(f"{key}[{empty}] is empty")
     return list(given)

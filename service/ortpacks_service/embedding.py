@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
@@ -31,6 +32,8 @@ _LETTERS, _MOST_CHARACTERS = 64, 1 << 18
 
 It reads a text to its end before it cuts tokens off, and takes 150 bytes of memory for a token.
 """
+
+_WORD = re.compile(r"\S+")
 
 _RUN = 8
 """Tokens that a thread of the CPU computes in the time that a run takes before its first token.
@@ -143,9 +146,8 @@ class Embedder:
             return self._run(rows)
         except RunTooLargeError as error:
             if len(rows) == 1:
-                raise RequestError(
-                    f"a text of {len(rows[0])} tokens: {TOO_LARGE}: {error}. Send shorter texts.", 413
-                ) from None
+                what = f"a text of {len(rows[0])} tokens: {TOO_LARGE}: {error}. Send shorter texts."
+                raise RequestError(what, 413) from None
         self._most = len(rows) * len(rows[0]) // 2
         return self._in_runs(rows)
 
@@ -216,13 +218,16 @@ def _depends_on_its_neighbours(session: Session) -> bool:
 def _beginning(text: str, most: int) -> tuple[str, bool]:
     """Return as much of a text as decides its first tokens, and whether that is less than the text.
 
-    Long white space may come before them.
+    Long white space may come before them. Nothing of the text's size is made.
     """
-    if len(text) <= _LETTERS * most:
+    begun, characters = "", min(_LETTERS * most, _MOST_CHARACTERS)
+    if len(text) <= characters:
         return text, False
-    words = text.split(maxsplit=most)
-    begun, characters = " ".join(words[:most]), min(_LETTERS * most, _MOST_CHARACTERS)
-    return begun[:characters], len(words) > most or len(begun) > characters
+    for number, word in enumerate(_WORD.finditer(text)):
+        if number == most or len(begun) > characters:
+            return begun[:characters], True
+        begun += " " * (number > 0) + text[word.start() : min(word.end(), word.start() + characters + 1)]
+    return begun[:characters], len(begun) > characters
 
 
 def _averaged(values: NDArray[np.float32], mask: NDArray[np.int64]) -> NDArray[np.float32]:

@@ -5,6 +5,7 @@ Runs share one arena of ONNX Runtime with a limit: a run that finds no room fail
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import sys
@@ -22,7 +23,7 @@ _RESERVE = 64 << 20
 """Bytes for Python's objects, threads, the reading of texts, and the buffers of 512 connections."""
 
 _BODIES = 4
-"""The number of the largest bodies for which there is room together."""
+"""Times the largest body that requests may take together, with what is read from them and their answers."""
 
 _COPIES = 2
 """Times that the arena may have a model's weights: as they are in the file, and packed for the CPU."""
@@ -45,6 +46,11 @@ _GROUPS, _CONTROLLERS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 
 _MIB = 1 << 20
 
+_UNLIMITED = 1 << 60
+"""Control groups of version 1 have a number above this one where there is no limit."""
+
+_MMAP_THRESHOLD = -3
+"""``M_MMAP_THRESHOLD`` of glibc's ``mallopt``."""
 
 TOO_LARGE = "the run needs more memory than models may use here (--memory-mib, or the container's limit)"
 
@@ -58,8 +64,8 @@ def plan_memory(limit_mib: int | None, body_mib: int, models: Sequence[int]) -> 
 
     ``models`` are the sizes of the models.
 
-    Without ``limit_mib`` the limit is the container's, else what is free. ``None``: there is no limit, since
-    the system does not tell what is free, or the models may need some of what other programs have now.
+    Without ``limit_mib`` the limit is what is free, at most the container's; the container's alone, if models
+    may need some of what other programs have now. ``None``: there is none.
     Raises ``ValueError`` if the models do not fit into the limit.
     """
     free = _free()
@@ -72,7 +78,7 @@ def plan_memory(limit_mib: int | None, body_mib: int, models: Sequence[int]) -> 
     runs = total - others
     if runs < _COPIES * sum(models) + _LEAST_RUNS:
         if total < limit:
-            return None
+            return None if limit == sys.maxsize else plan_memory(limit // _MIB, body_mib, models)
         raise ValueError(
             f"{total // _MIB} MiB of memory are too few: models take {_COPIES * sum(models) // _MIB}, runs "
             f"{_LEAST_RUNS // _MIB}, all else {others // _MIB}. Allow more, or serve fewer or smaller models."
@@ -86,6 +92,8 @@ def limit_runs(size: int) -> None:
     info = onnxruntime.OrtMemoryInfo("Cpu", arena, 0, onnxruntime.OrtMemType.DEFAULT)
     settings = {"max_mem": size, "arena_extend_strategy": _AS_REQUESTED}
     onnxruntime.create_and_register_allocator(info, onnxruntime.OrtArenaCfg(settings))
+    with suppress(AttributeError, TypeError):  # else glibc keeps much of what large requests leave
+        ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, _MIB)
 
 
 class Runs:
@@ -94,8 +102,13 @@ class Runs:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._running = 0
-        self.alone = 0
-        """Number of those that want or have all memory, so that any run waits for them."""
+        self._alone = 0
+        """Number of those that want or have all memory, for which others wait."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether a run would wait, or would have to share the memory."""
+        return bool(self._running or self._alone)
 
     def run(
         self,
@@ -112,7 +125,7 @@ class Runs:
             if not _full(session, error):
                 raise
         options, full = _shrinking(options), ""
-        with self._alone():
+        with self._without_others():
             for _ in range(2):  # the first gives back pieces of memory between which there is no room
                 try:
                     return session.run(outputs, feed, options)
@@ -128,7 +141,7 @@ class Runs:
         runs meanwhile on a CPU, and what is not used is given back then.
         """
         on_cpu = set(onnxruntime.get_available_providers()) <= set(_ONLY_CPU)
-        with self._alone() if on_cpu else nullcontext():
+        with self._without_others() if on_cpu else nullcontext():
             session = open_()
             with suppress(Exception):  # inputs cannot be made up for each model
                 session.run(None, feed or session.example_inputs(), _shrinking(None))
@@ -137,6 +150,7 @@ class Runs:
     @contextmanager
     def _beside(self) -> Iterator[None]:
         with self._changed:
+            self._changed.wait_for(lambda: not self._alone)
             self._running += 1
         try:
             yield
@@ -146,15 +160,16 @@ class Runs:
                 self._changed.notify_all()
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _without_others(self) -> Iterator[None]:
         """Wait until nothing runs, and let nothing begin meanwhile."""
-        self.alone += 1
         with self._changed:
-            self._changed.wait_for(lambda: not self._running)
+            self._alone += 1
             try:
+                self._changed.wait_for(lambda: not self._running)
                 yield
             finally:
-                self.alone -= 1
+                self._alone -= 1
+                self._changed.notify_all()
 
 
 def _shrinking(options: onnxruntime.RunOptions | None) -> onnxruntime.RunOptions:
@@ -189,7 +204,7 @@ def container_limit(groups: Path, root: Path) -> int:
         for place in (folder, *folder.parents):
             files = (place / name for name in ("memory.max", "memory.limit_in_bytes"))
             texts = [file.read_text("ascii").strip() for file in files if file.is_file()]
-            limits += [int(text) for text in texts if text.isdecimal()]
+            limits += [int(text) for text in texts if text.isdecimal() and int(text) < _UNLIMITED]
             if place == top:
                 break
     return min(limits)

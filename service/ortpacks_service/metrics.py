@@ -29,9 +29,8 @@ class Metrics:
         histogram = partial(prometheus.Histogram, buckets=_SECONDS, registry=registry)
         counter = partial(prometheus.Counter, registry=registry)
         self.seconds = histogram("syn_embedding_seconds", "Time from a request's arrival to its vectors")
-        self.request_seconds = histogram(
-            "syn_request_seconds", "Time from a request's head to the end of its answer", ("path",)
-        )
+        seconds = "Time from a request's head to its answer's end"
+        self.request_seconds = histogram("syn_request_seconds", seconds, ("path",))
         self.total = counter("syn_embedding", "Texts that were embedded", ("provider",))
         self.requests = counter("syn_requests", "Requests by path and status", ("path", "status"))
         self.batch = histogram("syn_embedding_batch_size", "Texts that ran together", buckets=_BATCHES)
@@ -53,12 +52,8 @@ class _Providers(Collector):
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """See ``Collector``."""
-        used = GaugeMetricFamily(
-            "ortpacks_provider", "1 for the provider of a model", labels=("model", "provider")
-        )
-        fallen = GaugeMetricFamily(
-            "ortpacks_fallback", "1 where a provider was refused and the CPU is used", labels=("model",)
-        )
+        used = GaugeMetricFamily("ortpacks_provider", "1 for those in use", labels=("model", "provider"))
+        fallen = GaugeMetricFamily("ortpacks_fallback", "1 where the CPU stands in", labels=("model",))
         for name, report in self._reports():
             used.add_metric((name, report.provider), 1)
             fallen.add_metric((name,), int(report.fallback is not None))

@@ -33,9 +33,8 @@ A kernel's refusal is a ``RuntimeException`` in 1.21.0 and a ``Fail`` in 1.31.1.
 
 async def server(_request: Request) -> Response:
     """Return the server's name and extensions."""
-    return JSONResponse(
-        {"name": "ortpacks-service", "version": VERSION, "extensions": ["binary_tensor_data"]}
-    )
+    extensions = ["binary_tensor_data"]
+    return JSONResponse({"name": "ortpacks-service", "version": VERSION, "extensions": extensions})
 
 
 async def live(_request: Request) -> Response:
@@ -98,10 +97,8 @@ async def infer(request: Request) -> Response:
         _require_inputs(session, name, feed)
         values = _run(service.runs, session, outputs, feed, stop)
         body.grow(sum(value.nbytes for value in values))
-        described = {"model_name": name, "model_version": _VERSION, **_id(asked)}
-        content, headers = tensors.answer(
-            described, asked, dict(zip(outputs, values, strict=True)), body.grow
-        )
+        about = {"model_name": name, "model_version": _VERSION, **_id(asked)}
+        content, headers = tensors.answer(about, asked, dict(zip(outputs, values, strict=True)), body.grow)
         return Answer(content, body, headers)
 
     try:
@@ -120,9 +117,7 @@ def _outputs(session: Session, name: str, wanted: list[str] | None) -> list[str]
         if output not in kinds:
             raise RequestError(f"{name} has no output {output[:100]!r}. It has {', '.join(kinds)}.")
         if kinds[output] not in DATATYPES:
-            raise RequestError(
-                f"{output} is a {kinds[output]}, which the protocol cannot carry. Ask for others."
-            )
+            raise RequestError(f"{output} is a {kinds[output]}, which the protocol lacks. Ask for others.")
     if not chosen:
         raise RequestError(f"{name} has no output that the protocol can carry")
     return chosen

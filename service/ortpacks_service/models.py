@@ -47,7 +47,7 @@ class Model:
     @property
     def size(self) -> int:
         """Bytes of the model's files, of which another number type's is not counted."""
-        files = (file for file in self.folder.iterdir() if not _OTHER_TYPES.fullmatch(file.name))
+        files = (file for file in self.folder.glob("*") if not _OTHER_TYPES.fullmatch(file.name))
         return sum(file.stat().st_size for file in files if file.is_file())
 
     def value(self) -> dict[str, Any]:
@@ -135,9 +135,7 @@ def _has_model(folder: Path) -> bool:
         (folder / _FILE).stat()
     except OSError as error:
         if isinstance(error, PermissionError):
-            log.warning(
-                "%s may not be read by this user: a model in it is not served", _printable(str(folder))
-            )
+            log.warning("%s may not be read by this user: its model is not served", _printable(str(folder)))
         return False
     return True
 

@@ -137,9 +137,7 @@ def _hosts(text: str) -> frozenset[str]:
     names = frozenset(name.lower() for name in _names(text))
     for name in names:
         if not re.fullmatch(r"\*|(\*\.)?[a-z0-9_.-]+", name):
-            raise argparse.ArgumentTypeError(
-                f"{name!r}: names of hosts are wanted, with commas between, without a scheme or a port"
-            )
+            raise argparse.ArgumentTypeError(f"{name!r}: hosts without scheme or port are wanted, as a.b,*.c")
     return names
 
 

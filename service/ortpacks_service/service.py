@@ -191,9 +191,7 @@ class Service:
     def _make_embedder(self, model: Model, session: Session) -> None:
         embedder = Embedder(session, model.folder / "tokenizer.json", self.runs)
         if self._dimensions not in (None, embedder.dimensions):
-            raise ValueError(
-                f"embedding_dim is {self._dimensions}, {model.name} has {embedder.dimensions} dimensions"
-            )
+            raise ValueError(f"embedding_dim is {self._dimensions}, {model.name} has {embedder.dimensions}")
         self._embedder = embedder
 
     def _compute(self, texts: Sequence[str]) -> Embeddings:
@@ -213,4 +211,4 @@ class Service:
 
     def _on_cpu(self) -> bool:
         session = self.models.named[self.embedder_name].session
-        return session is not None and session.report.provider == CPU and not self.runs.alone
+        return session is not None and session.report.provider == CPU and not self.runs.busy

@@ -7,8 +7,9 @@ SQLite comes with apsw, since the ``sqlite3`` of many Pythons (macOS', pyenv's) 
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +49,10 @@ _VERSION = 1
 
 class StoreError(RuntimeError):
     """A store cannot be opened, read or written."""
+
+
+Grow = Callable[[int], None]
+"""What takes bytes of memory into account, and raises if there are too many."""
 
 
 @dataclass(frozen=True)
@@ -154,26 +159,31 @@ class Store:
                 self._database.execute("delete from vectors where rowid = ?", (number,))
         return deleted
 
-    def texts(self, after: int, count: int) -> list[dict[str, Any]]:
+    def texts(self, after: int, count: int, grow: Grow) -> list[dict[str, Any]]:
         """Return at most ``count`` texts with numbers above ``after``, in their order."""
-        with self._locked():
-            rows: list[tuple[Any, ...]] = self._database.execute(
-                "select id, text, key, metadata from texts where id > ? order by id limit ?", (after, count)
-            ).fetchall()
-        return [_described(*row) for row in rows]
+        where = "from texts where id > ? order by id limit ?"
+        return [found for found, _ in self._read(f"null {where}", (after, count), grow)]
 
-    def search(self, vector: NDArray[np.float32], count: int) -> list[dict[str, Any]]:
+    def search(self, vector: NDArray[np.float32], count: int, grow: Grow) -> list[dict[str, Any]]:
         """Return the ``count`` nearest texts, nearest first, each with the cosine of its angle as score.
 
         A vector of zeros, which stores may have from before these were refused, has no distance.
         """
+        where = (
+            "distance from vectors join texts on texts.id = vectors.rowid where embedding match ? and k = ? "
+            "order by distance"
+        )
+        rows = self._read(where, (sqlite_vec.serialize_float32(vector), count), grow)
+        return [{**found, "score": 1 - float(away)} for found, away in rows if away is not None]
+
+    def _read(self, rest: str, values: tuple[Any, ...], grow: Grow) -> list[tuple[dict[str, Any], Any]]:
+        """Return texts, each with one more column. ``grow`` gets the memory that each and its JSON take."""
+        found = []
         with self._locked():
-            rows: list[tuple[Any, ...]] = self._database.execute(
-                "select distance, texts.id, text, key, metadata from vectors join texts on texts.id = "
-                "vectors.rowid where embedding match ? and k = ? order by distance",
-                (sqlite_vec.serialize_float32(vector), count),
-            ).fetchall()
-        return [{**_described(*row), "score": 1 - float(away)} for away, *row in rows if away is not None]
+            for *row, more in self._database.execute(f"select id, text, key, metadata, {rest}", values):
+                grow(2 * sum(map(sys.getsizeof, row)))
+                found.append((_described(*row), more))
+        return found
 
     def require_room(self) -> None:
         """Raise ``StoreError`` if the store cannot be written."""
@@ -191,6 +201,6 @@ class Store:
 
 
 def _described(number: int, text: str, key: str | None, metadata: str | None) -> dict[str, Any]:
-    """Return a text as JSON's values; what it was not given is left out."""
-    given = {"id": number, "text": text, "key": key, "metadata": metadata and orjson.loads(metadata)}
+    """Return a text for ``orjson``; what it was not given is left out."""
+    given = {"id": number, "text": text, "key": key, "metadata": metadata and orjson.Fragment(metadata)}
     return {name: value for name, value in given.items() if value is not None}

@@ -115,13 +115,9 @@ def answer(
         elif kind == "FP16":
             raise RequestError(f"{name}: FP16 has no JSON in the protocol: ask for it with binary_data")
         elif value.size > _MOST_JSON_ITEMS:
-            raise RequestError(
-                f"{name} has {value.size} items, too many for JSON: ask for it with binary_data"
-            )
+            raise RequestError(f"{name}: {value.size} items are too many for JSON: ask for binary_data")
         elif value.dtype.kind == "f" and not np.isfinite(value).all():
-            raise RequestError(
-                f"{name} has NaN or an infinity, which JSON lacks: ask for it with binary_data"
-            )
+            raise RequestError(f"{name}: JSON lacks its NaN or infinity: ask for it with binary_data")
         else:
             grow(_JSON_ITEM * value.size)
             output["data"] = [_text(item) for item in value.ravel().tolist()]
@@ -156,9 +152,7 @@ def json_size(body: bytes | bytearray, header_length: str | None) -> int:
         return len(body)
     plain = header_length.isascii() and header_length.isdecimal() and len(header_length) <= 10  # noqa: PLR2004
     if not plain or int(header_length) > len(body):
-        raise RequestError(
-            f"Inference-Header-Content-Length: {header_length[:20]!r} is no length within {len(body)} bytes"
-        )
+        raise RequestError(f"{HEADER_LENGTH}: {header_length[:20]!r} is no length within {len(body)} bytes")
     return int(header_length)
 
 
@@ -168,9 +162,7 @@ def _described(given: object, where: str) -> tuple[str, list[int], str]:
     name, shape, kind = str(given["name"])[:200], given.get("shape"), given.get("datatype")
     sizes: list[Any] = shape if isinstance(shape, list) else [None]
     if len(sizes) > _MOST_DIMENSIONS or not all(_is_size(size) for size in sizes):
-        raise RequestError(
-            f"{name}: shape: a list of at most {_MOST_DIMENSIONS} whole numbers below {_MOST_ITEMS} is wanted"
-        )
+        raise RequestError(f"{name}: shape: at most {_MOST_DIMENSIONS} sizes below {_MOST_ITEMS} are wanted")
     if not isinstance(kind, str) or kind not in _NUMPY:
         raise RequestError(f"{name}: datatype: one of {', '.join(_NUMPY)} is wanted")
     return name, sizes, kind

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from ortpacks_service import VERSION, forms
-from ortpacks_service.bodies import JsonObject, count_of, json_answer, object_of, texts_of
+from ortpacks_service.bodies import Body, JsonObject, count_of, json_answer, object_of, texts_of
 from ortpacks_service.embedding import Embeddings
 from ortpacks_service.errors import RequestError, shown
 from ortpacks_service.service import Service
@@ -40,6 +40,7 @@ async def _embedded(service: Service, body: JsonObject, texts: Sequence[str]) ->
     truncate = body.get("truncate")
     if not isinstance(truncate, bool | None):
         raise RequestError("truncate: true or false is wanted")
+    body.body.grow(len(texts) * service.ready_embedder().dimensions * np.float32().nbytes)
     found = await service.embed(texts)
     places = [int(at) for at in np.flatnonzero(found.cut)]
     if places and truncate is False:
@@ -197,8 +198,8 @@ async def delete(request: Request) -> Response:
     whole = isinstance(ids, list) and all(type(one) is int and 0 < one <= _MOST_ID for one in ids)
     if not whole or not isinstance(keys, list) or not all(isinstance(one, str) for one in keys):
         raise RequestError("ids: a list of numbers is wanted, or keys: a list of texts")
-    if not ids and not keys:
-        raise RequestError("ids or keys of the texts to delete are wanted")
+    if not 0 < len(ids) + len(keys) <= service.options.texts:
+        raise RequestError(f"ids, keys: 1 to {service.options.texts} together are wanted (--texts)")
     deleted = await service.in_store(lambda store: store.delete(ids, keys))
     return json_answer({"deleted": deleted}, body.body)
 
@@ -209,10 +210,11 @@ async def texts(request: Request) -> Response:
     given = request.query_params.items()
     asked = {name: int(text) if text.isdecimal() and len(text) < 20 else text for name, text in given}  # noqa: PLR2004
     after, limit = count_of(asked, "after", 0, _MOST_ID, 0), count_of(asked, "limit", 100, _MOST_FOUND)
-    found = await service.in_store(lambda store: store.texts(after, limit))
+    counted = Body(service.bodies)
+    found = await service.in_store(lambda store: store.texts(after, limit, counted.grow))
     following = found[-1]["id"] if len(found) == limit else None
     answer: forms.TextsAnswer = {"texts": cast("Any", found), "next": following}
-    return JSONResponse(answer)
+    return json_answer(answer, counted)
 
 
 async def search(request: Request) -> Response:
@@ -223,7 +225,7 @@ async def search(request: Request) -> Response:
         raise RequestError("text: a text is wanted")
     count = count_of(body, "k", 5, _MOST_FOUND)
     found, _ = await _embedded(service, body, texts_of(body, "text", 1))
-    nearest = await service.in_store(lambda store: store.search(found.vectors[0], count))
+    nearest = await service.in_store(lambda store: store.search(found.vectors[0], count, body.body.grow))
     return json_answer({"results": nearest}, body.body)
 
 

@@ -42,6 +42,8 @@ class Model:
         self.gate.wait(60)
         self.is_held = False
         self.clock += self.seconds
+        if "413" in texts:
+            raise RequestError("too large", 413)
         vectors = np.array([int(text) for text in texts], np.float32)[:, None]
         return Embeddings(vectors, np.ones(len(texts), np.int64), vectors[:, 0], vectors[:, 0] < 0)
 
@@ -131,6 +133,15 @@ async def test_an_error_is_the_answer_of_its_batch_alone(batcher: Batcher) -> No
     with pytest.raises(ValueError, match="invalid literal"):
         await batcher.embed(["no number"])
     assert len((await batcher.embed(["1"])).vectors) == 1
+
+
+async def test_a_text_that_fits_nowhere_costs_its_own_request_alone(model: Model, ask: Ask) -> None:
+    model.gate.clear()
+    requests = [await ask(text) for text in ("1", "2", "413", "3")]
+    model.gate.set()
+    answers = await asyncio.gather(*requests, return_exceptions=True)
+    assert [type(answer) for answer in answers] == [Embeddings, Embeddings, RequestError, Embeddings]
+    assert model.batches == [["1"], ["2", "413", "3"], ["2"], ["413"], ["3"]]
 
 
 async def test_a_short_text_alone_is_computed_in_the_event_loop(model: Model, ask: Ask) -> None:

@@ -205,7 +205,10 @@ def test_numbers_that_json_lacks_come_as_binary_data_alone(service: TestClient, 
     data = np.array([[number, 0, 0, 0]], "<f4").tobytes()
     body, headers = binary({"inputs": [rows(data)]}, data)
     refused = service.post(TIMES, content=body, headers=headers)
-    assert (refused.status_code, "y has NaN or an infinity" in refused.json()["error"]) == (400, True)
+    assert (refused.status_code, "y: JSON lacks its NaN or infinity" in refused.json()["error"]) == (
+        400,
+        True,
+    )
     body, headers = binary({"inputs": [rows(data)], "parameters": {"binary_data_output": True}}, data)
     answer = service.post(TIMES, content=body, headers=headers)
     assert np.frombuffer(answer.content[-8:], "<f4") == pytest.approx([np.nan, number], nan_ok=True)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 import re
+import sys
+import threading
+import time
 import urllib.error
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
+from ortpacks_runtime import Report
 from ortpacks_service import memory
-from ortpacks_service.memory import container_limit, plan_memory
+from ortpacks_service.memory import Runs, container_limit, plan_memory
 from ortpacks_service.options import EMBEDDER
 
 from tests.component.service.conftest import Told
@@ -29,11 +34,22 @@ MIB = 1 << 20
         ("0::/a/b\n", {"a/memory.max": "9000000", "a/b/memory.max": "8000000"}, 8000000),
         ("5:cpu:/x\n4:memory:/x\n", {"memory/memory.limit_in_bytes": "7000000"}, 7000000),
         ("4:cpu,memory:/x\n0::/\n", {"memory/x/memory.limit_in_bytes": "7000000"}, 7000000),
+        ("4:memory:/\n", {"memory/memory.limit_in_bytes": "9223372036854771712"}, None),
         ("0::/\n", {"memory.max": "max\n"}, None),
         ("0::/\n", {}, None),
         (None, {}, None),
     ],
-    ids=["v2", "v2 above", "v2 below", "v1 in a container", "v1", "no limit", "no file", "no groups"],
+    ids=[
+        "v2",
+        "v2 above",
+        "v2 below",
+        "v1 in a container",
+        "v1",
+        "no limit in v1",
+        "no limit",
+        "no file",
+        "no groups",
+    ],
 )
 def test_the_container_s_limit_is_read(
     tmp_path: Path, groups: str | None, files: dict[str, str], limit: int | None
@@ -44,8 +60,7 @@ def test_the_container_s_limit_is_read(
     if groups is not None:
         (tmp_path / "groups").write_text(groups)
     found = container_limit(tmp_path / "groups", tmp_path / "root")
-    assert found == (limit or found)
-    assert limit or found > 1 << 60
+    assert found == (limit or sys.maxsize)
 
 
 def test_a_limit_is_shared_out(monkeypatch: pytest.MonkeyPatch, told: Told) -> None:
@@ -60,9 +75,45 @@ def test_a_limit_is_shared_out(monkeypatch: pytest.MonkeyPatch, told: Told) -> N
 def test_without_a_limit_a_model_that_may_not_fit_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "_resident", lambda: 70 * MIB)
     monkeypatch.setattr(memory, "_free", lambda: 400 * MIB)
-    monkeypatch.setattr(memory, "container_limit", lambda *_: 1 << 62)
+    limits = [sys.maxsize, sys.maxsize, 512 * MIB]
+    monkeypatch.setattr(memory, "container_limit", lambda *_: limits.pop(0))
     assert plan_memory(None, 32, [100 * MIB]) is None
-    assert plan_memory(None, 32, []) is not None
+    assert plan_memory(None, 32, []) == (100 * MIB, 166 * MIB)
+    assert plan_memory(None, 32, [100 * MIB]) == (128 * MIB, 250 * MIB), "a container's limit is kept"
+
+
+def test_a_run_that_wants_all_memory_waits_for_none_that_come_later() -> None:
+    """Else runs of which the next begins before the last ends would keep it out for ever."""
+    runs, held, order = Runs(), threading.Event(), list[str]()
+    began = threading.Barrier(2)
+
+    class Session:
+        report = Report(provider="cpu")
+
+        def run(self, outputs: list[str], feed: object, _options: object) -> list[str]:
+            if feed == "first":
+                began.wait(60)
+                held.wait(60)
+            order.append(outputs[0])
+            if order == ["large"]:
+                raise RuntimeError("bad_alloc")
+            return outputs
+
+    def run(name: str, feed: str = "") -> object:
+        return runs.run(cast(Any, Session()), [name], cast(Any, feed))
+
+    with ThreadPoolExecutor(3) as threads:
+        first = threads.submit(run, "first", "first")
+        began.wait(60)
+        large = threads.submit(run, "large")
+        while not runs._alone:
+            time.sleep(0.001)
+        later = threads.submit(run, "later")
+        time.sleep(0.05)
+        held.set()
+        assert [one.result(60) for one in (first, large, later)] == [["first"], ["large"], ["later"]]
+    assert order == ["large", "first", "large", "later"]
+    assert not runs.busy
 
 
 @pytest.fixture(scope="module")
@@ -144,8 +195,23 @@ HOSTILE = [
     ("/add", b'{"texts": "a", "metadata": [' + b'{"a":1},' * 100_000 + b"{}]}"),
     ("/v2/models/square/infer", b'{"inputs": [' + b'{"name": "x"},' * 100_000 + b"{}]}"),
     ("/v2/models/square/infer", bytes(31 << 20)),
+    ("/embed", ('{"texts": " ' + "a" * (20 << 20) + '\N{GRINNING FACE}"}').encode()),
+    ("/embed", b'{"texts": "' + b" " * (20 << 20) + b'\\ud83d\\ude00"}'),
 ]
-"""Bodies that are large, deep, or many values in few bytes."""
+"""Bodies that are large, deep, many values in few bytes, or wide by one letter beyond ASCII."""
+
+
+def test_answers_with_large_stored_texts_count_as_memory(limited: Running, told: Told) -> None:
+    for _ in range(6):
+        limited.post("/add", {"texts": "east " * (3 << 20)})
+    for path, body in (("/texts", None), ("/search", b'{"text": "east", "k": 1000}')):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            limited.fetch(path, body)
+        assert refused.value.code == 413
+    told(refused.value.read().decode())
+    assert [one["id"] for one in limited.get("/texts?limit=1")["texts"]] == [1]
+    limited.post("/delete", {"ids": [1, 2, 3, 4, 5, 6]})
+    assert peak(limited) < 400
 
 
 def test_hostile_requests_leave_it_within_its_memory(limited: Running) -> None:

@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 import yaml
 from ortpacks_runtime.settings import VARIABLES
+from ortpacks_service import memory
 from ortpacks_service.__main__ import main
 from ortpacks_service.options import EMBEDDER, Options, read_options
 from ortpacks_service.store import Entry, Store
@@ -383,7 +384,7 @@ def test_a_kill_loses_nothing_that_was_acknowledged(models: Path, tmp_path: Path
         while len(acknowledged) < 40:
             time.sleep(0.01)
         running.process.kill()
-    found = Store(tmp_path / "data", EMBEDDER, 2).search(EAST, 1000)
+    found = Store(tmp_path / "data", EMBEDDER, 2).search(EAST, 1000, int)
     assert len(acknowledged) == len(set(acknowledged))
     assert set(acknowledged) <= {one["id"] for one in found}
 
@@ -406,6 +407,7 @@ def test_a_wrong_setting_ends_it_with_a_sentence(
     setting: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(memory, "_resident", lambda: 70 << 20)
     if not setting.startswith("--"):
         monkeypatch.setenv(*setting.split("="))
     flags = [setting] if setting.startswith("--") else []

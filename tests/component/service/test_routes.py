@@ -349,7 +349,7 @@ def test_a_folder_that_this_user_may_not_read_is_in_the_log_and_costs_no_other(
 
     monkeypatch.setattr(Path, "stat", refused)
     assert list(Models([models], (), Runs()).named) == [EMBEDDER]
-    assert f"{models}/closed may not be read by this user: a model in it is not served" in caplog.text
+    assert f"{models}/closed may not be read by this user: its model is not served" in caplog.text
 
 
 def test_a_folder_of_models_that_this_user_may_not_read_is_refused(

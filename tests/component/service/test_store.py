@@ -5,6 +5,7 @@ from pathlib import Path
 
 import apsw
 import numpy as np
+import orjson
 import pytest
 import sqlite_vec
 from ortpacks_service.store import Entry, Store, StoreError
@@ -19,13 +20,13 @@ def test_what_cannot_be_kept_whole_is_not_kept_at_all(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="Check the folder that --data names"):
         store.add([Entry("c"), Entry("d")], np.zeros((2, 3), np.float32))
     assert store.add([Entry("e")], rows[:1]) == [3]
-    assert sorted(one["text"] for one in store.search(EAST, 9)) == ["a", "b", "e"]
+    assert sorted(one["text"] for one in store.search(EAST, 9, int)) == ["a", "b", "e"]
 
 
 def test_a_vector_of_zeros_costs_no_search(tmp_path: Path) -> None:
     store = Store(tmp_path, "m", 2)
     store.add([Entry("east"), Entry("nowhere"), Entry("north")], np.array([EAST, 0 * EAST, NORTH]))
-    assert [one["text"] for one in store.search(EAST, 9)] == ["east", "north"]
+    assert [one["text"] for one in store.search(EAST, 9, int)] == ["east", "north"]
 
 
 @pytest.mark.parametrize(
@@ -41,7 +42,7 @@ def test_a_damaged_file_is_told_and_left_alone(tmp_path: Path, damaged: bytes) -
 
 def test_an_empty_file_is_a_new_store(tmp_path: Path) -> None:
     (tmp_path / "store.sqlite").touch()
-    assert Store(tmp_path, "m", 2).search(EAST, 1) == []
+    assert Store(tmp_path, "m", 2).search(EAST, 1, int) == []
 
 
 def test_a_store_that_another_process_is_making_is_waited_for(tmp_path: Path) -> None:
@@ -72,12 +73,12 @@ def test_a_store_of_the_first_version_keeps_its_texts_and_gets_keys(tmp_path: Pa
         first.execute("insert into vectors (rowid, embedding) values (?, ?)", (number, packed))
     first.close()
     for store in (Store(tmp_path, "m", 2), Store(tmp_path, "m", 2)):
-        assert store.texts(0, 9) == [{"id": 1, "text": "east"}, {"id": 2, "text": "north"}]
-        assert [one["text"] for one in store.search(NORTH, 9)] == ["north", "east"]
+        assert store.texts(0, 9, int) == [{"id": 1, "text": "east"}, {"id": 2, "text": "north"}]
+        assert [one["text"] for one in store.search(NORTH, 9, int)] == ["north", "east"]
     store = Store(tmp_path, "m", 2)
     assert store.delete([2], []) == [2]
     assert store.add([Entry("south", "s", {"pole": True})], -NORTH[None]) == [3], "2 is given to no other"
-    assert Store(tmp_path, "m", 2).search(-NORTH, 1) == [
+    assert orjson.loads(orjson.dumps(Store(tmp_path, "m", 2).search(-NORTH, 1, int))) == [
         {"id": 3, "text": "south", "key": "s", "metadata": {"pole": True}, "score": 1}
     ]
 
@@ -88,6 +89,10 @@ def test_a_key_names_one_text_whatever_is_sent_again(tmp_path: Path) -> None:
     assert store.add([Entry("a", "k"), Entry("b")], rows) == [1, 2]
     assert store.add([Entry("a", "k")], rows[:1]) == [1]
     assert store.add([Entry("c", "k")], NORTH[None]) == [1]
-    assert {one["id"]: one["text"] for one in store.search(EAST, 9)} == {1: "c", 2: "b"}
+    assert {one["id"]: one["text"] for one in store.search(EAST, 9, int)} == {1: "c", 2: "b"}
     assert store.delete([7], ["k", "l"]) == [1]
-    assert [one["id"] for one in store.texts(0, 9)] == [one["id"] for one in store.search(EAST, 9)] == [2]
+    assert (
+        [one["id"] for one in store.texts(0, 9, int)]
+        == [one["id"] for one in store.search(EAST, 9, int)]
+        == [2]
+    )

@@ -51,7 +51,7 @@ class StoreError(RuntimeError):
     """A store cannot be opened, read or written."""
 
 
-Grow = Callable[[int], None]
+Grow = Callable[[int], object]
 """What takes bytes of memory into account, and raises if there are too many."""
 
 

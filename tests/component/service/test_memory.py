@@ -208,7 +208,7 @@ def test_answers_with_large_stored_texts_count_as_memory(limited: Running, told:
         with pytest.raises(urllib.error.HTTPError) as refused:
             limited.fetch(path, body)
         assert refused.value.code == 413
-    told(refused.value.read().decode())
+        told(refused.value.read().decode())
     assert [one["id"] for one in limited.get("/texts?limit=1")["texts"]] == [1]
     limited.post("/delete", {"ids": [1, 2, 3, 4, 5, 6]})
     assert peak(limited) < 400

@@ -53,6 +53,24 @@ def test_the_wheel_for_the_cpu_says_that_it_is(site: Path, monkeypatch: pytest.M
     assert "--preview-features wheel-variants" in error.value.do
 
 
+@pytest.mark.parametrize(
+    ("driver", "advice"),
+    [
+        ("libc.so.6", "pip install onnxruntime-gpu=="),
+        ("libabsent.so.1", "nothing, unless there is an NVIDIA"),
+    ],
+)
+@pytest.mark.usefixtures("site")
+def test_a_machine_without_a_driver_is_not_sent_for_the_wheel_for_gpus(
+    monkeypatch: pytest.MonkeyPatch, driver: str, advice: str
+) -> None:
+    monkeypatch.setattr(libraries, "_NEEDS", {CUDA: driver})
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CPUExecutionProvider"])
+    with pytest.raises(ProviderError, match="built without") as error:
+        libraries.require(CUDA)
+    assert error.value.do.startswith(advice)
+
+
 @pytest.mark.parametrize("told", ["", "[]", "{", '{"package": 1}'])
 def test_what_cannot_be_read_counts_as_another_wheel(site: Path, told: str) -> None:
     put(site, told)

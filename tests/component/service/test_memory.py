@@ -222,7 +222,8 @@ def test_hostile_requests_leave_it_within_its_memory(limited: Running) -> None:
         try:
             limited.fetch(path, body)
         except urllib.error.HTTPError as refused:
-            return refused.code
+            with refused:
+                return refused.code
         except OSError:  # refused before all was sent
             return 503
         return 200

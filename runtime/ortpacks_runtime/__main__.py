@@ -36,10 +36,12 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.write(f"ortpacks_runtime: {error}\n")
         return 1
     except ImportError as error:
-        sys.stderr.write(f"ortpacks_runtime: {error}: pip install onnxruntime, or onnxruntime-gpu for CUDA\n")
+        do = "" if "pip install" in str(error) else ": pip install onnxruntime, or onnxruntime-gpu for CUDA"
+        sys.stderr.write(f"ortpacks_runtime: {error}{do}\n")
         return 1
     except Exception as error:  # noqa: BLE001 - ONNX Runtime's exceptions share no class
-        sys.stderr.write(f"ortpacks_runtime: {given.model} does not open on the CPU either: {error}\n")
+        model = given.model or "a model of one node"
+        sys.stderr.write(f"ortpacks_runtime: {model} does not open on the CPU either: {error}\n")
         return 1
     finally:
         log.disabled = False
@@ -66,7 +68,7 @@ def _report(given: argparse.Namespace) -> Report:
 
 
 def _report_on(model: Path, given: argparse.Namespace) -> Report:
-    from ortpacks_runtime.session import open_session  # noqa: PLC0415 - onnxruntime may not be there
+    from ortpacks_runtime import open_session  # noqa: PLC0415 - onnxruntime may not be there
 
     return open_session(model, given.provider, given.device, given.level, given.strict or None).report
 

@@ -12,8 +12,10 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
+from importlib.util import module_from_spec
 from pathlib import Path
 from typing import Any
+from zipimport import zipimporter
 
 CLIENT = "ORTPACKS_CLIENT"
 """The environment variable with the path of an ``ortpacks.pyz`` other than the one in this folder."""
@@ -44,7 +46,7 @@ print(json.dumps({"support": implied(known, Capability.parse(sys.argv[3]))}))
 """A program that asks the client's own rule, by which ``select`` serves a GPU that a package predates."""
 
 _GENERAL = ("D401",)
-"""Code of a finding that only says that a session fails, without a cause."""
+"""Code of a finding that says that a failure's cause is not known."""
 
 _NO_DRIVER = ("D003",)
 """Code of the note that there is no GPU and no driver, which is the cause if ``libcuda`` is not found."""
@@ -108,6 +110,22 @@ def devices() -> tuple[dict[str, Any], ...]:
     ``ClientError``.
     """
     return tuple(ask("detect")["devices"])
+
+
+def loaded_libraries() -> tuple[str, ...]:
+    """Return the paths of ONNX Runtime's and CUDA's libraries in this process; empty where nothing tells.
+
+    The client's own code reads them, in this process: another one has other libraries.
+    """
+    try:
+        found = zipimporter(f"{_client()}/builder/client/probe").find_spec("loaded")
+        if found is None or found.loader is None:
+            return ()
+        module = module_from_spec(found)
+        found.loader.exec_module(module)
+        return tuple(module.loaded_libraries())
+    except (ClientError, ImportError, OSError):
+        return ()
 
 
 def advice(failure: str) -> str:

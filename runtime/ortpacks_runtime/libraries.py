@@ -20,7 +20,7 @@ from typing import Any
 import onnxruntime
 
 from ortpacks_runtime.alias import load_as
-from ortpacks_runtime.client import ClientError, ask
+from ortpacks_runtime.client import ClientError, ask, loaded_libraries
 from ortpacks_runtime.providers import CUDA, DIRECTML, ORT_NAMES, TENSORRT, ProviderError
 
 _SHARED, _PROVIDER = "libonnxruntime_providers_shared.so", "libonnxruntime_providers_{}.so"
@@ -74,6 +74,28 @@ def find(provider: str) -> Libraries:
     if sys.platform == _LINUX and not (found.folder / _PROVIDER.format(provider)).exists():
         return _of_wheel(f"{found.name} has no {ORT_NAMES[provider]}: the wheel's is used")
     return found
+
+
+_VERSIONS = {"cudnn": "cudnnGetVersion", "cublasLt": "cublasLtGetVersion"}
+"""Functions that tell a library's version as a number: 91002 is cuDNN 9.10.2, 120901 cuBLAS 12.9.1."""
+
+
+def in_use() -> dict[str, str]:
+    """Return the version of each library of ONNX Runtime and CUDA in this process, by path."""
+    return {path: _version_of(Path(path)) for path in loaded_libraries()}
+
+
+def _version_of(path: Path) -> str:
+    name = path.name.removeprefix("lib").partition(".")[0].partition("64_")[0]
+    if name not in _VERSIONS:
+        return ""
+    try:
+        ask_version = getattr(ctypes.CDLL(str(path)), _VERSIONS[name])
+    except (OSError, AttributeError):
+        return ""
+    ask_version.restype = ctypes.c_size_t
+    number = int(ask_version())
+    return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
 
 def require(provider: str) -> None:

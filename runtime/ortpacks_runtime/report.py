@@ -46,6 +46,8 @@ class Report:
     nodes: Mapping[str, int] = field(default_factory=dict)
     """Number of nodes that the warm-up ran, by ONNX Runtime's name of the provider."""
     notes: list[str] = field(default_factory=list)
+    loaded: Mapping[str, str] = field(default_factory=dict)
+    """Version of each library of ONNX Runtime and CUDA in the process, by path; ``""`` where none is told."""
 
     @property
     def fallback(self) -> Step | None:
@@ -65,4 +67,5 @@ class Report:
         for step in self.steps:
             lines.append(f"  {step.provider}: {'taken' if step.taken else 'refused'}: {step.reason}")
             lines += [f"    do: {step.advice}"] if step.advice else []
+        lines += [f"  in use: {path} {version}".rstrip() for path, version in self.loaded.items()]
         return [*lines, *(f"  note: {note}" for note in self.notes)]

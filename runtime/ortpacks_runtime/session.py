@@ -18,8 +18,8 @@ import numpy as np
 import onnxruntime
 
 from ortpacks_runtime import warm_up
-from ortpacks_runtime.client import advice
-from ortpacks_runtime.libraries import require
+from ortpacks_runtime.client import advice, loaded_libraries
+from ortpacks_runtime.libraries import in_use, require
 from ortpacks_runtime.limits import (
     Needs,
     ends_on_empty_inputs,
@@ -37,6 +37,16 @@ from ortpacks_runtime.warm_up import Feed, Recording, WarmUpError
 log = logging.getLogger("ortpacks_runtime")
 
 _NVIDIA = (CUDA, TENSORRT)
+
+_LEFT_TO_PARENTS: list[object] = []
+"""Sessions of the process that this one was forked from. They are kept: their end would wait for threads that
+are not here."""
+
+_FORKED = ProviderError(
+    "this process was forked after the session was opened, and CUDA works only in the one that started it",
+    "open the session after the fork (gunicorn: post_fork, or no preload_app; celery: worker_process_init), "
+    "or start processes by spawn",
+)
 
 _MEMORY = re.compile(
     r"out of memory|Failed to allocate memory|is smaller than requested bytes|CUDA failure 2:"
@@ -95,12 +105,14 @@ class Session:
         self._recording = recording
         self._reopening = threading.RLock()
         self._refuses_empty = refuses_empty
+        self._process = os.getpid()
         self.report = report
         self.settings = wanted
 
     @property
     def inner(self) -> onnxruntime.InferenceSession:
-        """ONNX Runtime's session, which is replaced when the session is reopened on the CPU."""
+        """ONNX Runtime's session, which is replaced when the session is reopened."""
+        self._require_own_process()
         return self._inner
 
     def example_inputs(self) -> dict[str, Any]:
@@ -108,7 +120,7 @@ class Session:
 
         Raises ``WarmUpError`` for an input that is not a tensor of plain numbers.
         """
-        return warm_up.made_up(self._inner)
+        return warm_up.made_up(self.inner)
 
     def run(self, outputs: Sequence[str] | None, feed: Feed, options: Any = None) -> list[Any]:
         """Run the model and return the outputs.
@@ -121,7 +133,7 @@ class Session:
         """
         if self._refuses_empty:
             _require_items(feed)
-        used = self._inner
+        used = self.inner
         try:
             found = used.run(outputs, feed, options)
         except Exception as error:
@@ -133,6 +145,25 @@ class Session:
         if not self.report.proved:
             self._prove(used)
         return list(found)
+
+    def _require_own_process(self) -> None:
+        """Reopen the session in a process that was forked: it has neither its threads nor its CUDA.
+
+        On the CPU it is opened as it was, from a GPU it moves to the CPU. Raises ``ProviderError`` there with
+        ``strict``.
+        """
+        if self._process == os.getpid():
+            return
+        if self.report.provider in _NVIDIA and self.settings.strict:
+            raise _FORKED
+        self._process, self._reopening, self._recording = os.getpid(), threading.RLock(), None
+        used = self._inner
+        _LEFT_TO_PARENTS.append(used)
+        if self.report.provider in _NVIDIA:
+            self._reopen(used, _FORKED)
+        else:
+            name, place = self.report.provider, Place(_wheel())
+            self._inner, _, _ = _open_preferred_file(self._path, self.settings, name, place, None)
 
     def _prove(self, used: onnxruntime.InferenceSession) -> None:
         """Count on which providers the nodes of the first run ran.
@@ -183,7 +214,8 @@ class Session:
                 return
             refused = Step(self.report.provider, taken=False, reason=_first_line(str(error)))
             self._open_on_cpu(error, refused)
-        advised = replace(refused, advice=advice(str(error)))
+        do = error.do if isinstance(error, ProviderError) else ""
+        advised = replace(refused, advice=do or advice(str(error)))
         self.report.steps[self.report.steps.index(refused)] = advised
         _log_fallback(advised)
 
@@ -338,7 +370,7 @@ def _try(
 def _open_and_run(
     path: Path, name: str, wanted: Settings, place: Place, report: Report, feed: Feed | None
 ) -> tuple[onnxruntime.InferenceSession, Recording | None]:
-    recording = _recording()
+    recording, before = _recording(), loaded_libraries()
     inner, file, note = _open_preferred_file(path, wanted, name, place, recording)
     ran, why = _warm(inner, name, feed)
     recorded = _recorded(inner, recording) if ran else None
@@ -351,7 +383,8 @@ def _open_and_run(
     report.options = provider_options(name, place.ordinal, wanted.level, place.profile)
     report.batch = place.profile["batch"] if place.profile else None
     unused = f"device {wanted.device} is not used: {name} has no choice of devices"
-    report.notes += [text for text in (place.note, note, why) if text]
+    report.loaded = in_use()
+    report.notes += [text for text in (place.note, note, why, _loaded_before(name, before, report)) if text]
     report.notes += [unused] if wanted.device is not None and name not in _NVIDIA else []
     report.steps.append(Step(name, taken=True, reason=_placed(nodes) if ran else "opened, not run yet"))
     return inner, None if ran else recording
@@ -402,6 +435,18 @@ def _open_file(
     if first not in inner.get_providers():
         raise ProviderError(f"ONNX Runtime opened the model without {first}; its log says why")
     return inner
+
+
+def _loaded_before(name: str, before: Sequence[str], report: Report) -> str:
+    """Return which of cuDNN and cuBLAS the session took from the process instead of its own; else empty."""
+    early = [
+        f"{path} {report.loaded.get(path, '')}".rstrip()
+        for path in before
+        if re.search(r"cudnn\.so|cudnn64|cublasLt(\.so|64)", path)
+    ]
+    if name not in _NVIDIA or not early:
+        return ""
+    return f"in this process before the session, and used by it: {', '.join(early)}"
 
 
 def _open_for_its_inputs(file: Path) -> onnxruntime.InferenceSession:

@@ -1,7 +1,8 @@
 """The command ``doctor`` examines the machine and the package in use, and reports what it finds.
 
-ONNX Runtime in Python environments is recognised by its ``.dist-info`` folders; nothing is imported.
-Libraries in ``LD_LIBRARY_PATH`` that the loader finds before the package's are recognised by their names.
+ONNX Runtime in Python environments is recognised by the files that distributions own, and imported in a child
+process. Libraries in ``LD_LIBRARY_PATH`` that the loader finds before the package's are recognised by their
+names.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Callable, Dict, Iterable, Iterator, Mapping, Optional, Sequence, Tuple
 
+from builder.client.commands.python_distributions import broken_imports, distributions
 from builder.client.commands.show_gpus import device_line, device_value
 from builder.client.context import CommandAnswer, CommandContext
 from builder.client.doctor import check_cuda, check_machine, check_package
-from builder.client.doctor.advice import MachineFinding
+from builder.client.doctor.advice import MachineFinding, advice_at, places
 from builder.client.doctor.observations import (
     Cache,
-    Distribution,
     InstalledPackage,
     Kernel,
     ModelTrial,
@@ -28,11 +29,17 @@ from builder.client.doctor.observations import (
     SessionTrial,
     Shadow,
 )
-from builder.client.install.complete import folders_of
 from builder.client.install.current import folder_in_use
 from builder.client.install.prefix import Prefix, read_info
 from builder.client.install.unpack import Verification, manifest_in, verify
-from builder.client.probe.detect import FORCED_CAPABILITIES, FORCED_DRIVER, FORCED_MEMORY, VARIABLE, detect
+from builder.client.probe.detect import (
+    FORCED_CAPABILITIES,
+    FORCED_DRIVER,
+    FORCED_MEMORY,
+    VARIABLE,
+    Surroundings,
+    detect,
+)
 from builder.client.probe.system import driver_on_disk, read_kernel
 from builder.client.trials.try_out import OrtTrials, host_of, model_file, reason
 from builder.errors import BuilderError, CheckFailedError, ConfigError, NothingToDoError
@@ -89,18 +96,28 @@ def _findings(findings: Sequence[MachineFinding]) -> Iterator[str]:
 
 def _machine_lines(observed: Observations) -> Iterator[str]:
     yield "seen:"
+    yield f"  {_place(observed)}"
     yield from (f"  {device_line(device)}" for device in observed.devices)
     yield f"  driver {observed.driver or 'unknown'}, CUDA {observed.cuda or 'unknown'}"
     if observed.installed is not None:
         yield f"  package {observed.installed.package.name} in {observed.installed.folder}"
     if observed.trial is not None:
         yield f"  {_trial_line(observed.trial)}"
+        yield from (f"    with {path}" for path in observed.trial.loaded)
     for model in observed.models:
         how = "opens" if model.failure is None else "does not open"
         yield f"  {model.model} {how} with {model.provider}"
     yield from (
         f"  {probe.name}: {probe.outcome.value}: {probe.detail}" for probe in observed.replies.values()
     )
+
+
+def _place(observed: Observations) -> str:
+    system = observed.system
+    details = (system.container, system.sandbox, system.vgpu)
+    named = next((text for text in details if text), None)
+    title = places()[system.place].title
+    return f"{title} ({named})" if named else title
 
 
 def _trial_line(trial: SessionTrial) -> str:
@@ -112,7 +129,17 @@ def _trial_line(trial: SessionTrial) -> str:
 
 def _value(findings: Sequence[MachineFinding], observed: Observations) -> Dict[str, object]:
     return {
-        "findings": [{**asdict(finding), "severity": finding.severity.value} for finding in findings],
+        "findings": [
+            {
+                "code": finding.code,
+                "severity": finding.severity.value,
+                "seen": finding.seen,
+                "means": finding.means,
+                "do": finding.do,
+            }
+            for finding in findings
+        ],
+        "place": observed.system.place,
         "platform": observed.platform,
         "driver": observed.driver,
         "cuda": observed.cuda,
@@ -132,7 +159,8 @@ def diagnose(observed: Observations) -> Tuple[MachineFinding, ...]:
     rules = (*check_machine.RULES, *check_cuda.RULES, *check_package.RULES)
     findings: Dict[Tuple[str, str], MachineFinding] = {}
     for finding in (*_why_no_gpu(observed), *(finding for rule in rules for finding in rule(observed))):
-        findings.setdefault((finding.code, finding.seen), finding)
+        here = replace(finding, do=advice_at(finding, observed.system.place))
+        findings.setdefault((finding.code, finding.seen), here)
     order = list(Severity)
     return tuple(sorted(findings.values(), key=lambda item: (order.index(item.severity), item.code)))
 
@@ -164,10 +192,13 @@ def examine(
     """
     files = [model_file(text, text, "Give a model's path.") for text in models]
     verdict, installed, broken = _package(prefix)
+    environments = (*context.environments, *look_in)
+    found, around = tuple(distributions(environments)), context.around
     observed = replace(
         _observed_machine(context),
         broken=broken,
-        distributions=tuple(distributions((*context.environments, *look_in))),
+        distributions=found,
+        broken_imports=tuple(broken_imports(environments, found, around.ask, around.python)),
         cache=_cache(context),
     )
     places = [Path(context.around.env.get("TMPDIR") or _TEMPORARY)]
@@ -202,7 +233,33 @@ def examine_failure(context: CommandContext, prefix: Prefix, said: str) -> Obser
         raise ConfigError("--said: the text is empty. Give the error's text in quotes.")
     failure, code = reason(words, words)
     trial = SessionTrial(CUDA, failure, code)
-    return replace(_observed_machine(context), installed=installed, broken=broken, trial=trial)
+    observed = _observed_machine(context)
+    hosts = tuple(_hosts(observed, context.around))
+    return replace(observed, installed=installed, broken=broken, trial=trial, hosts=hosts)
+
+
+_SYSTEMS_LIBRARIES = (
+    "usr/lib/x86_64-linux-gnu",
+    "usr/lib/aarch64-linux-gnu",
+    "usr/local/lib",
+    "usr/lib64",
+    "usr/lib",
+)
+
+
+def _hosts(observed: Observations, around: Surroundings) -> Iterator[str]:
+    """Yield the host libraries of ONNX Runtime that a program finds before its own one."""
+    windows = observed.system.place == "windows"
+    variable = around.env.get("PATH" if windows else LIBRARY_PATH, "")
+    named = [Path(text) for text in re.split("[:;]" if not windows else ";", variable) if text]
+    system = (
+        [around.root / "Windows/System32"] if windows else [around.root / text for text in _SYSTEMS_LIBRARIES]
+    )
+    for folder in dict.fromkeys((*named, *system)):
+        with suppress(OSError):
+            for path in sorted(folder.glob("onnxruntime.dll" if windows else "libonnxruntime.so*")):
+                if not path.is_symlink():
+                    yield str(path)
 
 
 def _observed_machine(context: CommandContext) -> Observations:
@@ -296,40 +353,6 @@ def _cache(context: CommandContext) -> Cache:
         folder=named,
         writable=not named or is_writable(Path(named)),
     )
-
-
-_RECORD = re.compile(r"((?:ortpacks_)?onnxruntime(?:_[a-z0-9_]+)?)-(\d[^-]*)\.dist-info")
-
-_OURS = "ortpacks_"
-
-_REQUIRED = re.compile(r"^Requires-Dist: (nvidia-[a-z0-9-]+)==([0-9.]+)$", re.MULTILINE)
-"""The requirements for NVIDIA's wheels in the ``METADATA`` of a wheel of this project."""
-
-_PLUGINS = ("onnxruntime_extensions", "onnxruntime_genai", "onnxruntime_tools")
-"""Distributions whose names begin like ONNX Runtime's and that have folders of their own."""
-
-
-def distributions(environments: Iterable[Path]) -> Iterator[Distribution]:
-    """Yield each distribution in ``environments`` that brings the folder ``onnxruntime``.
-
-    ``environments`` are environments or their ``site-packages``.
-    """
-    inner = (path for folder in environments for path in folders_of(folder))
-    for place in dict.fromkeys(inner):
-        for record in sorted(place.glob("*onnxruntime*.dist-info")):
-            match = _RECORD.fullmatch(record.name)
-            if match and not match[1].startswith(_PLUGINS):
-                lacks = tuple(_lacking(record)) if match[1].startswith(_OURS) else ()
-                yield Distribution(match[1].replace("_", "-"), match[2], str(place), lacks)
-
-
-def _lacking(record: Path) -> Iterator[str]:
-    """Yield the wheels of NVIDIA's that a wheel of this project requires and its environment lacks."""
-    with suppress(OSError):
-        text = (record / "METADATA").read_text(encoding="utf-8", errors="replace")
-        for name, version in _REQUIRED.findall(text.partition("\n\n")[0]):
-            if not (record.parent / f"{name.replace('-', '_')}-{version}.dist-info").is_dir():
-                yield f"{name}=={version}"
 
 
 LIBRARY_PATH = "LD_LIBRARY_PATH"

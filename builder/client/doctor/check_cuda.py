@@ -5,38 +5,23 @@ The numbers are those of cuda.h, driver_types.h and nvml.h.
 
 from __future__ import annotations
 
-import re
 from typing import Dict, Iterator, NamedTuple
 
 from builder.client.doctor.advice import MachineFinding, finding
-from builder.client.doctor.check_machine import wsl_500
+from builder.client.doctor.check_machine import access_lost, linux_driver_in_wsl, wsl_500
+from builder.client.doctor.messages import code_of_number, explain
+from builder.client.doctor.missing_library import missing_library
 from builder.client.doctor.observations import NO_DEVICE, Observations, Outcome
 from builder.formats.missing_kernels import missing_kernel_cause
 from builder.formats.text import grouped
 
-_CODES: Dict[int, str] = {
-    2: "D033",
-    34: "D034",
-    35: "D021",
-    209: "D022",
-    222: "D023",
-    500: "D026",
-    802: "D027",
-    803: "D024",
-    804: "D025",
-    999: "D028",
-}
-
-_NVML: Dict[int, str] = {15: "D030", 18: "D024"}
+_NVML: Dict[int, str] = {15: "D030", 17: "D111", 18: "D024"}
 """NVML's error number → finding. nvidia-smi exits with the same numbers."""
 
 _LIBRARIES = ("NVML", "libcuda")
 
-_ABSENT = re.compile(
-    r"\blib(cudnn|cudart|cublas|cufft|curand)\w*\.so[.\d]*: cannot open shared object file"
-    r'|"(cudnn|cudart|cublas|cufft)\w*\.dll" which is missing'
-)
-"""Messages for an absent library that packages hold: Linux's loader's, and ONNX Runtime's on Windows."""
+_UNKNOWN = ("D028", "D029")
+"""CUDA's own words give no cause: where another finding has one, these are its consequence."""
 
 
 class NumberedFailure(NamedTuple):
@@ -50,20 +35,23 @@ def failures(observed: Observations) -> Iterator[NumberedFailure]:
     """Yield the failures with a number, CUDA's first. That there is no GPU is not a failure."""
     cuda, tried = observed.reply("libcuda"), observed.trial
     if cuda.code is not None and cuda.code != NO_DEVICE:
-        yield NumberedFailure(_CODES.get(cuda.code, "D029"), f"CUDA fails: {cuda.error} ({cuda.code})")
+        yield NumberedFailure(code_of_number(cuda.code) or "D029", f"CUDA fails: {cuda.error} ({cuda.code})")
     for name in ("NVML", "nvidia-smi"):
         reply = observed.reply(name)
         if reply.code in _NVML:
             yield NumberedFailure(_NVML[reply.code or 0], f"{name} fails: {reply.error} ({reply.code})")
     if tried is not None and tried.code is not None and tried.code != NO_DEVICE:
-        yield NumberedFailure(_CODES.get(tried.code, "D029"), f"A session fails: {tried.failure}")
+        yield NumberedFailure(code_of_number(tried.code) or "D029", f"A session fails: {tried.failure}")
 
 
 def numbered_failures(observed: Observations) -> Iterator[MachineFinding]:
-    """Yield D021 to D030, D033, D034 or D105 where CUDA, NVML or a session fails with a number."""
+    """Yield a finding of ``messages.json`` or D105 where CUDA, NVML or a session fails with a number."""
     by_code = grouped((failure.code, failure.text) for failure in failures(observed))
+    lost = any(True for rule in (access_lost, linux_driver_in_wsl) for _ in rule(observed))
     works = f"The driver lists {observed.listed} GPU(s). " if observed.listed else ""
     for code, texts in by_code.items():
+        if lost and code in _UNKNOWN:
+            continue
         sentence = f"{works}{'; '.join(texts)}."
         if code == "D026" and wsl_500(observed):
             yield finding("D105", f"{sentence} A container on WSL2, without libnvdxgdmal.so.1.")
@@ -82,7 +70,7 @@ def driver_library_failures(observed: Observations) -> Iterator[MachineFinding]:
 
 
 def failed_session(observed: Observations) -> Iterator[MachineFinding]:
-    """Yield D401, D402, D404 or D405 where a session fails.
+    """Yield D402, D404, or the finding of the message where a session fails.
 
     A failure with a number on the GPU has its finding in ``numbered_failures``.
     """
@@ -94,25 +82,66 @@ def failed_session(observed: Observations) -> Iterator[MachineFinding]:
         yield finding("D402", where)
     elif tried.provider == "cpu":
         yield finding("D402", f"A session on the CPU fails: {tried.failure}.")
-    elif tried.code in (None, NO_DEVICE):
-        yield _fails(observed, f"A session with {tried.provider} fails", tried.failure)
+    elif tried.code == NO_DEVICE:
+        listed = f"The driver lists {observed.listed} GPU(s) here." if observed.listed else ""
+        yield finding("D038", f"A session fails: {tried.failure}.", here=listed)
+    elif tried.code is None:
+        yield explained(observed, f"A session with {tried.provider} fails", tried.failure)
 
 
 def failed_models(observed: Observations) -> Iterator[MachineFinding]:
-    """Yield D404 where a model needs a missing kernel, D405 a missing library, D401 for another failure."""
+    """Yield D404 where a model needs a missing kernel, the finding of its message for another failure."""
     for tried in observed.models:
         if tried.failure is not None:
-            yield _fails(observed, f"{tried.model} does not open with {tried.provider}", tried.failure)
+            yield explained(observed, f"{tried.model} does not open with {tried.provider}", tried.failure)
 
 
-def _fails(observed: Observations, what: str, failure: str) -> MachineFinding:
+def broken_imports(observed: Observations) -> Iterator[MachineFinding]:
+    """Yield the finding of the message with which a Python fails to import onnxruntime, D311 without one."""
+    for broken in observed.broken_imports:
+        what = f"The Python of {broken.folder} cannot import onnxruntime"
+        cause = explained(observed, what, broken.failure)
+        yield _broken(observed, broken.folder, cause.seen) if cause.code in _IMPORTS else cause
+
+
+_IMPORTS = ("D311", "D401")
+
+
+def _broken(observed: Observations, folder: str, seen: str) -> MachineFinding:
+    there = [one for one in observed.distributions if one.folder == folder]
+    again = " ".join(f"{one.name}=={one.version}" for one in there)
+    remove = f"`pip uninstall {' '.join(one.name for one in there)}`, then install one of them alone."
+    whole = f"`pip install --force-reinstall --no-deps {again or 'onnxruntime'}` with that Python."
+    return finding("D311", seen, do=remove if len(there) > 1 else whole)
+
+
+def explained(observed: Observations, what: str, failure: str) -> MachineFinding:
+    """Return the finding for a message: what it says, in this machine; D401 where no cause is known."""
     sentence = f"{what}: {failure.rstrip('.')}."
     package = observed.installed.package if observed.installed else None
     ort = package.onnxruntime if package else None
     cause = missing_kernel_cause(failure, package.name, ort.cannot_run, ort.host) if package and ort else None
     if cause:
         return finding("D404", sentence, **cause._asdict())
-    return finding("D405" if _ABSENT.search(failure) else "D401", sentence)
+    known = explain(failure, observed.devices) or ("", {})
+    library = missing_library(observed, failure, sentence)
+    if library and known[0] not in ("D406", "D418"):
+        return library
+    if not known[0]:
+        return finding("D401", sentence)
+    code, values = known
+    hosts = f". Here are {', '.join(observed.hosts)}" if observed.hosts else ""
+    cuda = (observed.installed and observed.installed.cuda) or "12"
+    defaults = {"part": "A part", "version": "9", "branch": "of the same branch", "here": "", "path": hosts}
+    if code == "D311":
+        return _broken(observed, "", sentence)
+    filled = {
+        **defaults,
+        "cuda": cuda.partition(".")[0],
+        **{key: text for key, text in values.items() if text},
+    }
+    filled["version"] += ".*"
+    return finding(code, sentence, **filled)
 
 
 def cpu_fallback(observed: Observations) -> Iterator[MachineFinding]:
@@ -126,4 +155,11 @@ def cpu_fallback(observed: Observations) -> Iterator[MachineFinding]:
         yield finding("D403", f"A Python here has {' and '.join(names)}.")
 
 
-RULES = (numbered_failures, driver_library_failures, failed_session, failed_models, cpu_fallback)
+RULES = (
+    numbered_failures,
+    driver_library_failures,
+    failed_session,
+    failed_models,
+    broken_imports,
+    cpu_fallback,
+)

@@ -9,16 +9,36 @@ from __future__ import annotations
 from typing import Callable, Iterator, List, Optional
 
 from builder.client.doctor.advice import MachineFinding, finding
-from builder.client.doctor.observations import ABSENT, FORBIDDEN, Observations, Outcome, PciCard
+from builder.client.doctor.observations import (
+    ABSENT,
+    FORBIDDEN,
+    REFUSED,
+    Observations,
+    Outcome,
+    PciCard,
+)
 from builder.facts.gpu.compatibility import FLOOR_12, windows_floor
 from builder.facts.gpu.devices import above_ceiling, below_floor
 from builder.facts.gpu.table import LAST_BRANCH_BELOW_TURING
 from builder.formats.manifest import Driver
 from builder.formats.package_names import CUDA, MUSL, SERVED, WINDOWS
 
-_MAXWELL, _TURING = 0x1340, 0x1E00
-"""PCI device ids: display devices from the first up to the second are Maxwell, Pascal or Volta. Source:
-pci.ids."""
+_MAXWELL, _TURING, _BLACKWELL = 0x1340, 0x1E00, 0x2900
+"""PCI device ids: display devices from the first up to the second are Maxwell, Pascal or Volta, from the
+third on Blackwell and newer. Source: pci.ids."""
+
+_FIRST_BRANCHES = (
+    (_TURING, "410"),
+    (0x2080, "450"),
+    (0x2180, "418"),
+    (0x2200, "455"),
+    (0x2300, "525"),
+    (0x2400, "455"),
+    (0x2600, "525"),
+    (_BLACKWELL, "570"),
+)
+"""The first branch of the driver for cards from a PCI device id on: Turing, A100, the small Turing, Ampere,
+Hopper, Ampere, Ada, Blackwell. Source: the lists of supported GPUs in the drivers' README."""
 
 _NOT_THE_MACHINES = ("ORTPACKS_FORCE_CC=", "ORTPACKS_FORCE_DRIVER=")
 
@@ -123,12 +143,60 @@ def dropped_by_driver(observed: Observations) -> Iterator[MachineFinding]:
         yield finding("D010", f"{comparison}, and {_named(old)} is from before Turing.")
 
 
+def wrong_flavour(observed: Observations) -> Iterator[MachineFinding]:
+    """Yield D016 or D017 where the kernel module's flavour does not drive a card that is not listed.
+
+    The open one serves Turing and newer, the proprietary one no Blackwell. Source: NVIDIA's driver README,
+    "Open Linux Kernel Modules".
+    """
+    opened, driver = observed.kernel.open_module, observed.driver
+    branch = f"branch {driver.partition('.')[0]}" if driver else "of the same branch"
+    old = [card for card in _cards(observed) if _MAXWELL <= card.device < _TURING]
+    new = [card for card in _cards(observed) if card.device >= _BLACKWELL]
+    explained = [*dropped_by_driver(observed), *card_newer_than_driver(observed)]
+    if opened is None or explained or not _lacking(observed):
+        return
+    flavour = "open" if opened else "proprietary"
+    for code, cards in (("D016", old if opened else []), ("D017", [] if opened else new)):
+        if cards:
+            seen = (
+                f"The kernel module of driver {driver or 'unknown'} is the {flavour} one, and {_named(cards)}"
+            )
+            yield finding(code, f"{seen} is not listed.", branch=branch)
+
+
+def card_newer_than_driver(observed: Observations) -> Iterator[MachineFinding]:
+    """Yield D018 where the driver is of an older branch than the first for a card that it does not list."""
+    if observed.driver is None or not _lacking(observed) or observed.stated:
+        return
+    for card in _cards(observed):
+        first = [branch for device, branch in _FIRST_BRANCHES if device <= card.device]
+        if first and _holds(below_floor, observed.driver, first[-1]):
+            yield finding("D018", f"The driver is {observed.driver}, and {_named([card])}.", branch=first[-1])
+            return
+
+
+def no_mig_instance(observed: Observations) -> Iterator[MachineFinding]:
+    """Yield D019 where CUDA has no device, and a GPU in MIG mode has no instance for this process."""
+    without = [device.name for device in observed.reply("NVML").devices if device.mig == ()]
+    hidden = observed.kernel.instances and not observed.kernel.instance_files
+    if without or hidden:
+        named = f"{', '.join(without)} is in MIG mode without an instance" if without else ""
+        files = f"{observed.kernel.instances} MIG instance(s), and no device file of one" if hidden else ""
+        yield finding("D019", f"{named or files}, and CUDA lists no GPU.")
+
+
 def cards_not_listed(observed: Observations) -> Iterator[MachineFinding]:
-    """Yield D011 where the driver lists fewer GPUs than there are cards, without D010 or D012."""
+    """Yield D011 where fewer GPUs are listed than cards, without D010, D012 or D016 to D018."""
     if (
         not observed.listed
         or not _lacking(observed)
-        or [*dropped_by_driver(observed), *before_maxwell(observed)]
+        or [
+            *dropped_by_driver(observed),
+            *before_maxwell(observed),
+            *wrong_flavour(observed),
+            *card_newer_than_driver(observed),
+        ]
     ):
         return
     comparison = (
@@ -233,6 +301,35 @@ def gpu_not_passed(observed: Observations) -> Iterator[MachineFinding]:
         yield finding("D101", f"{where}, and there is no /dev/nvidiactl.")
 
 
+def access_lost(observed: Observations) -> Iterator[MachineFinding]:
+    """Yield D110 or D113 where device files are there and may not be opened, whatever the user's rights are.
+
+    A unit with a ``/dev`` of its own does not even see them. NVML's 999 in a container is the same loss.
+    """
+    system, control = observed.system, observed.kernel.control
+    unknown = any(observed.reply(name).error == "Unknown Error" for name in ("NVML", "nvidia-smi"))
+    if system.container and (control == REFUSED or (unknown and control != ABSENT)):
+        why = "opening /dev/nvidiactl is refused (EPERM)" if control == REFUSED else "NVML says Unknown Error"
+        yield finding("D110", f"In a container ({system.container}) with device files, {why}.")
+    elif system.sandbox and control in (REFUSED, ABSENT) and (_cards(observed) or observed.kernel.loaded):
+        why = "refused" if control == REFUSED else "not in its /dev"
+        yield finding("D113", f"In the unit {system.sandbox}, and /dev/nvidiactl is {why}.")
+
+
+def linux_driver_in_wsl(observed: Observations) -> Iterator[MachineFinding]:
+    """Yield D112 where WSL has a Linux driver's libcuda in a system folder, and CUDA lists no GPU."""
+    path = observed.kernel.linux_libcuda
+    if observed.system.wsl and path and not observed.reply("libcuda").devices:
+        yield finding("D112", f"This is WSL, with a Linux driver's {path}.")
+
+
+def vgpu_without_cuda(observed: Observations) -> Iterator[MachineFinding]:
+    """Yield D114 where the vGPU is of a series without CUDA. Source: NVIDIA's vGPU user guide."""
+    model = observed.system.vgpu
+    if model and model[-1] in "AB" and not observed.reply("libcuda").devices:
+        yield finding("D114", f"The GPU is a vGPU of the {model[-1]} series, {model}.")
+
+
 def container_without_libcuda(observed: Observations) -> Iterator[MachineFinding]:
     """Yield D103 where a container with a GPU has no ``libcuda.so.1``."""
     given = observed.kernel.control != ABSENT or observed.kernel.dxg or observed.listed
@@ -286,9 +383,14 @@ def wsl_500(observed: Observations) -> bool:
 CAUSES = (
     hidden_gpus,
     dropped_by_driver,
+    wrong_flavour,
+    card_newer_than_driver,
+    vgpu_without_cuda,
     jetson,
     container_without_gpus,
     no_wsl_gpu,
+    linux_driver_in_wsl,
+    access_lost,
     gpu_not_passed,
     container_without_libcuda,
     nouveau,
@@ -296,6 +398,7 @@ CAUSES = (
     no_device_file,
     device_file_forbidden,
     no_libcuda,
+    no_mig_instance,
     no_gpu_for_cuda,
     failing_driver,
     no_gpu_found,
@@ -306,7 +409,11 @@ would name consequences."""
 RULES = (
     forced_by_environment,
     device_file_forbidden,
+    access_lost,
+    linux_driver_in_wsl,
     dropped_by_driver,
+    wrong_flavour,
+    card_newer_than_driver,
     cards_not_listed,
     before_maxwell,
     outside_driver_range,

@@ -6,6 +6,7 @@ hinder the package's own.
 
 from __future__ import annotations
 
+import os
 from typing import Dict, Iterator, List, Sequence
 
 from builder.client.doctor.advice import MachineFinding, finding
@@ -166,6 +167,18 @@ def wheels_without_nvidia(observed: Observations) -> Iterator[MachineFinding]:
             yield finding("D310", f"{distribution.folder} has {named}, and not {lacks}.")
 
 
+def libraries_of_others(observed: Observations) -> Iterator[MachineFinding]:
+    """Yield D312 where the session's process loaded CUDA's libraries from outside of the package in use."""
+    installed, trial = observed.installed, observed.trial
+    if installed is None or trial is None:
+        return
+    own = (installed.folder, os.path.realpath(installed.folder))
+    others = [path for path in trial.loaded if not path.startswith(own)]
+    if others:
+        rest = f", and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+        yield finding("D312", f"The session's process has {', '.join(others[:_NAMED])}{rest}.")
+
+
 def noexec_file_systems(observed: Observations) -> Iterator[MachineFinding]:
     """Yield D307 or D308 where the file system of the package or of ``TMPDIR`` is mounted with noexec."""
     folder = observed.installed.folder if observed.installed else None
@@ -223,6 +236,7 @@ RULES = (
     foreign_host_library,
     shadowed_libraries,
     python_distributions,
+    libraries_of_others,
     wheels_without_nvidia,
     noexec_file_systems,
     unusable_kernel_cache,

@@ -16,8 +16,10 @@ THERE = "there"
 ABSENT = "absent"
 
 FORBIDDEN = "forbidden"
-"""With ``THERE`` and ``ABSENT``, the results of opening ``/dev/nvidiactl``."""
+"""This user may not open ``/dev/nvidiactl`` (EACCES)."""
 
+REFUSED = "refused"
+"""The container or the unit may not open ``/dev/nvidiactl``, whatever the user's rights are (EPERM)."""
 
 NO_DEVICE = 100
 """``CUDA_ERROR_NO_DEVICE`` in cuda.h."""
@@ -80,11 +82,29 @@ class Kernel:
     loaded: bool = False
     """Whether the module ``nvidia`` is loaded."""
     control: str = ABSENT
-    """The state of ``/dev/nvidiactl``: ``there``, ``absent`` or ``forbidden``."""
+    """The state of ``/dev/nvidiactl``: ``there``, ``absent``, ``forbidden`` or ``refused``."""
+    open_module: Optional[bool] = None
+    """Whether the loaded module is of the open flavour; ``None`` where that is unknown."""
+    instances: int = 0
+    """The number of MIG instances of compute below ``/proc/driver/nvidia/capabilities``."""
+    instance_files: bool = False
+    """Whether there is a device file of a MIG instance."""
     dxg: bool = False
     """Whether ``/dev/dxg`` exists, the GPU of WSL2."""
     dxgdmal: bool = False
     """Whether ``libnvdxgdmal.so.1`` of the Windows driver exists."""
+    linux_libcuda: Optional[str] = None
+    """The path of a libcuda of a Linux driver in a system folder; ``None`` where there is none."""
+
+
+_SYSTEMS = {"win32": "windows", "darwin": "macos"}
+
+_CONTAINERS = {
+    **{name: name for name in ("kubernetes", "lxc", "apptainer")},
+    "kubepods": "kubernetes",
+    **dict.fromkeys(("lxc-libvirt", "lxd", "incus"), "lxc"),
+}
+"""Places by kinds of containers; any other kind is as docker's."""
 
 
 @dataclass(frozen=True)
@@ -101,10 +121,27 @@ class System:
     glibc: Optional[str] = None
     """The version, ``2.36``; ``""`` with musl; ``None`` where it is unknown, and on other systems than
     Linux."""
+    sandbox: Optional[str] = None
+    """The systemd unit around this process, where its sandbox hides devices; ``None`` in any other case."""
+    virtual: bool = False
+    """Whether this is a virtual machine."""
+    vgpu: Optional[str] = None
+    """The model of the vGPU, ``GRID T4-2B``; ``None`` without one."""
     nvidia_visible: Optional[str] = None
     """The value of ``NVIDIA_VISIBLE_DEVICES``: the GPUs that a container was given."""
     nvidia_capabilities: Optional[str] = None
     """The value of ``NVIDIA_DRIVER_CAPABILITIES``: the parts of the driver that a container was given."""
+
+    @property
+    def place(self) -> str:
+        """Return the place that advice must fit, a name of ``places.json``."""
+        if self.os in _SYSTEMS:
+            return _SYSTEMS[self.os]
+        if self.wsl:
+            return "wsl-container" if self.container else "wsl"
+        if self.container:
+            return _CONTAINERS.get(self.container, "docker")
+        return "sandbox" if self.sandbox else "vgpu" if self.vgpu else "vm" if self.virtual else "bare"
 
 
 @dataclass(frozen=True)
@@ -169,6 +206,14 @@ class Distribution:
 
 
 @dataclass(frozen=True)
+class BrokenImport:
+    """A Python environment whose ``onnxruntime`` cannot be imported."""
+
+    folder: str
+    failure: str
+
+
+@dataclass(frozen=True)
 class Cache:
     """The driver's cache of compiled kernels."""
 
@@ -189,6 +234,8 @@ class SessionTrial:
     """CUDA's number of the failure, where it has one."""
     on_cpu: Optional[bool] = None
     """Whether the same session runs on the CPU; ``None`` where that was not tried."""
+    loaded: Tuple[str, ...] = ()
+    """The paths of the libraries of ONNX Runtime, CUDA and cuDNN that the session's process loaded."""
 
 
 @dataclass(frozen=True)
@@ -214,6 +261,9 @@ class Observations(Detection):
     host: Optional[str] = None
     """``ORT_DYLIB_PATH`` where it leads out of the package in use; ``None`` in any other case."""
     distributions: Tuple[Distribution, ...] = ()
+    broken_imports: Tuple[BrokenImport, ...] = ()
+    hosts: Tuple[str, ...] = ()
+    """The host libraries of ONNX Runtime that a program may find here, outside of packages."""
     cache: Cache = field(default_factory=Cache)
     noexec: Tuple[str, ...] = ()
     """The folders of the package and of temporary files whose file systems are mounted with noexec."""

@@ -6,14 +6,16 @@ The files are those of cards on the PCI bus, kernel modules and device files, an
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from pathlib import Path
-from typing import Iterator, Mapping, Optional
+from typing import Iterator, List, Mapping, NamedTuple, Optional
 
 from builder.client.doctor.observations import (
     ABSENT,
     FORBIDDEN,
+    REFUSED,
     THERE,
     Kernel,
     Outcome,
@@ -29,7 +31,42 @@ _MARKS = (
     (".singularity.d", "apptainer"),
 )
 
-_GROUPS = ("kubepods", "docker", "libpod", "containerd", "lxc")
+_GROUPS = {
+    "kubepods": "kubepods",
+    "/kubelet/pods/": "kubernetes",
+    "libpod": "podman",
+    "containers/storage": "podman",
+    **{name: name for name in ("docker", "containerd", "lxc")},
+}
+"""Kinds of containers by a part of the name of a control group, or of what a container's file is mounted
+from."""
+
+_MOUNTED = ("/", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/dev/termination-log")
+"""The places where engines mount files of their own. Their roots name the engine, on its host they do not."""
+
+_IN_POD = "run/secrets/kubernetes.io"
+
+_LXC_DEVICES = ("dev/.lxc", "dev/lxd/sock", "dev/incus/sock")
+
+_TOLD = re.compile(r"(?:^|\0)container=([\w-]+)")
+"""The kind of container in the environment of its first process (systemd.io/CONTAINER_INTERFACE)."""
+
+_HYPERVISORS = re.compile(
+    r"(?i)qemu|kvm|vmware|virtualbox|innotek|xen|virtual machine|amazon ec2|google compute|openstack|bochs"
+    r"|parallels|nutanix|rhev|droplet|alibaba cloud|bhyve|cloud hypervisor"
+)
+"""Words of firmware in virtual machines (``/sys/class/dmi/id``): systemd's ``virt.c`` has them."""
+
+_VGPU = re.compile(r"^Model:\s*((?:GRID|NVIDIA) .*-\d+[QABC])\s*$", re.MULTILINE)
+"""The model of a vGPU in ``/proc/driver/nvidia/gpus/*/information``: card, memory in GB, series."""
+
+
+class _Mount(NamedTuple):
+    root: str
+    point: str
+    options: str
+    kind: str
+    source: str
 
 
 def read_system(system: str, root: Path, env: Mapping[str, str], libc: str) -> System:
@@ -38,12 +75,17 @@ def read_system(system: str, root: Path, env: Mapping[str, str], libc: str) -> S
     ``system`` is as in ``sys.platform``; ``libc`` is the C library's name and version.
     """
     linux = system == "linux"
+    mounts = _mounts(root) if linux else []
+    container = _container(root, env, mounts) if linux else None
     return System(
         os=system,
         wsl=linux and _is_wsl(root),
-        container=_container(root, env) if linux else None,
+        container=container,
         jetson=_jetson(root) if linux else None,
         glibc=_glibc(root, libc) if linux else None,
+        sandbox=_sandbox(root, mounts) if linux and not container else None,
+        virtual=linux and _is_virtual(root),
+        vgpu=_vgpu(root) if linux else None,
         nvidia_visible=env.get("NVIDIA_VISIBLE_DEVICES"),
         nvidia_capabilities=env.get("NVIDIA_DRIVER_CAPABILITIES"),
     )
@@ -62,12 +104,63 @@ def _is_wsl(root: Path) -> bool:
     return (root / "dev/dxg").exists() or "microsoft" in release.lower()
 
 
-def _container(root: Path, env: Mapping[str, str]) -> Optional[str]:
-    if "KUBERNETES_SERVICE_HOST" in env:
+def _container(root: Path, env: Mapping[str, str], mounts: List[_Mount]) -> Optional[str]:
+    """Return the kind of the innermost container around this process; ``None`` outside of one."""
+    if "KUBERNETES_SERVICE_HOST" in env or (root / _IN_POD).is_dir():
         return "kubernetes"
     marked = next((name for mark, name in _MARKS if (root / mark).exists()), None)
+    engines = " ".join(f"{mount.root} {mount.options}" for mount in mounts if mount.point in _MOUNTED)
     groups = _text(root / "proc/1/cgroup")
-    return marked or env.get("container") or next((name for name in _GROUPS if name in groups), None)
+    told = [_text(root / "run/systemd/container").strip(), *_TOLD.findall(_text(root / "proc/1/environ"))]
+    named = next(filter(None, (*told, env.get("container"))), None)
+    by_name = next((kind for part, kind in _GROUPS.items() if part in engines or part in groups), None)
+    if by_name in ("kubernetes", "kubepods"):
+        return by_name
+    if any((root / path).exists() for path in _LXC_DEVICES) or any(
+        mount.kind == "fuse.lxcfs" and mount.point.startswith("/proc/") for mount in mounts
+    ):
+        by_name = by_name or "lxc"
+    return marked or named or by_name
+
+
+def _mounts(root: Path) -> List[_Mount]:
+    """Return the mounts of this process. The fields of a line are those of proc_pid_mountinfo(5)."""
+    mounts = []
+    for line in _text(root / "proc/self/mountinfo").splitlines():
+        before, _, after = line.partition(" - ")
+        left, right = before.split(), after.split(maxsplit=2)
+        if len(left) > 5 and len(right) > 2:  # noqa: PLR2004 the numbers of fields in that page
+            mounts.append(_Mount(left[3], left[4], f"{left[5]},{right[2]}", right[0], right[1]))
+    return mounts
+
+
+_UNIT = re.compile(r"/([^/\n]+\.service)\s*$", re.MULTILINE)
+
+
+def _sandbox(root: Path, mounts: List[_Mount]) -> Optional[str]:
+    """Return the systemd unit around this process, where devices are kept from it.
+
+    ``PrivateDevices=`` gives a unit a ``/dev`` of its own, a tmpfs; ``DevicePolicy=`` refuses to open a file
+    that is there. Source: systemd.exec(5), systemd.resource-control(5).
+    """
+    unit = _UNIT.search(_text(root / "proc/self/cgroup"))
+    own_dev = any(mount.point == "/dev" and mount.kind == "tmpfs" for mount in mounts)
+    refused = _control(root / "dev/nvidiactl") == REFUSED
+    return (unit[1] if unit else "of this process") if own_dev or (unit and refused) else None
+
+
+def _is_virtual(root: Path) -> bool:
+    """Return whether a hypervisor is below this system, by the processor's flags, else by the firmware."""
+    flags = re.search(r"^flags\s*:(.*)$", _text(root / "proc/cpuinfo"), re.MULTILINE)
+    if flags:
+        return "hypervisor" in flags[1].split()
+    firmware = " ".join(_text(root / "sys/class/dmi/id" / name) for name in ("sys_vendor", "product_name"))
+    return bool(_HYPERVISORS.search(firmware)) or (root / "sys/hypervisor/type").exists()
+
+
+def _vgpu(root: Path) -> Optional[str]:
+    texts = (_text(path) for path in sorted((root / "proc/driver/nvidia/gpus").glob("*/information")))
+    return next((match[1] for match in map(_VGPU.search, texts) if match), None)
 
 
 def _jetson(root: Path) -> Optional[str]:
@@ -123,15 +216,27 @@ _DISPLAY = 0x03
 
 _LIBCUDA = re.compile(r"libcuda\.so\.(\d{3}\.\d+(?:\.\d+)?)")
 
+_OPEN, _PROPRIETARY = "Open Kernel Module", "Kernel Module"
+"""The words of the two flavours in ``/proc/driver/nvidia/version``."""
+
+_OWN_CAPS = ("nvidia-cap1", "nvidia-cap2")
+"""The device files that make and watch MIG instances (``/proc/driver/nvidia/capabilities/mig``)."""
+
 _LIBRARIES = ("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/lib")
 
 
 def read_kernel(root: Path) -> Kernel:
     """Return the kernel's view of the GPUs of a Linux system under ``root``."""
+    proc = root / "proc/driver/nvidia"
+    version, caps = _text(root / VERSION), (path.name for path in (root / "dev/nvidia-caps").glob("*"))
     return Kernel(
         cards=tuple(_cards(root / "sys/bus/pci/devices")),
         loaded=(root / "sys/module/nvidia").is_dir() or (root / VERSION).is_file(),
         control=_control(root / "dev/nvidiactl"),
+        open_module=_OPEN in version if _PROPRIETARY in version else None,
+        instances=len(list(proc.glob("capabilities/gpu*/mig/gi*/ci*"))),
+        instance_files=any(name not in _OWN_CAPS for name in caps),
+        linux_libcuda=_linux_libcuda(root),
         dxg=(root / "dev/dxg").exists(),
         dxgdmal=any((root / "usr/lib/wsl/drivers").glob("*/libnvdxgdmal.so.1")),
     )
@@ -142,8 +247,14 @@ def driver_on_disk(root: Path) -> Optional[str]:
 
     ``None`` where no such library is found.
     """
-    names = (path.name for folder in _LIBRARIES for path in sorted((root / folder).glob("libcuda.so.*")))
-    return next((match[1] for match in map(_LIBCUDA.fullmatch, names) if match), None)
+    path = _linux_libcuda(root)
+    return path.rpartition("libcuda.so.")[2] if path else None
+
+
+def _linux_libcuda(root: Path) -> Optional[str]:
+    """Return the path of a Linux driver's libcuda; Windows' for WSL has no version of a driver's form."""
+    paths = (path for folder in _LIBRARIES for path in sorted((root / folder).glob("libcuda.so.*")))
+    return next((str(path) for path in paths if _LIBCUDA.fullmatch(path.name)), None)
 
 
 def _cards(devices: Path) -> Iterator[PciCard]:
@@ -163,6 +274,12 @@ def _number(path: Path) -> Optional[int]:
 
 
 def _control(path: Path) -> str:
+    """Return whether the driver's device file may be opened; opening it changes nothing."""
     if not path.exists():
         return ABSENT
+    try:
+        os.close(os.open(path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0)))
+    except OSError as error:
+        if error.errno == errno.EPERM:
+            return REFUSED
     return THERE if os.access(path, os.R_OK | os.W_OK) else FORBIDDEN

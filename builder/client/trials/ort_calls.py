@@ -17,6 +17,7 @@ import pkgutil
 import sys
 from typing import Dict, List, Optional
 
+from builder.client.probe.loaded import loaded_libraries
 from builder.formats.ort_api import OrtApi, OrtStatusError
 
 NAMED = {"directml": b"DML", "coreml": b"CoreML"}
@@ -172,4 +173,5 @@ def answer(what: str, host: str, provider: str, model: str = "") -> Dict[str, ob
 
 def main(*arguments: str) -> None:
     """Print the answer for the arguments."""
-    print(json.dumps(answer(*arguments)), flush=True)  # noqa: T201 the parent reads it
+    said = {**answer(*arguments), "loaded": loaded_libraries()}
+    print(json.dumps(said), flush=True)  # noqa: T201 the parent reads it

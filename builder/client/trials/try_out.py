@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional, Tuple
 
+from builder.client.doctor.messages import explain, number_of
 from builder.client.doctor.observations import SessionTrial
 from builder.client.probe.processes import Ask, ProcessAnswer, child
 from builder.errors import LoadError, ValidationError
@@ -36,7 +37,8 @@ _WINDOWS_126 = re.compile(r"(?i)error 126\b|or one of its dependencies")
 """ERROR_MOD_NOT_FOUND in ONNX Runtime's message and in Python's. Windows does not name the missing DLL."""
 
 _IN_LOG = re.compile(
-    r"Failed to load library .*? with error: (.+)|((?:Error loading|LoadLibrary failed with error \d+) \".+)"
+    r"Failed to load library .*? with error: (.+)"
+    r"|((?:Error loading \"[^\"]+\"|LoadLibrary failed with error \d+) .+)"
 )
 """The loader's message in ONNX Runtime's log, on Linux and on Windows. The status of the call lacks it."""
 
@@ -45,27 +47,7 @@ _CUDA = re.compile(r"CUDA failure (\d+): ([^;]+)")
 _BY_NAME = re.compile(r"CUDA error (cudaError\w+):\s*([^;]+)")
 """ONNX Runtime's message for a kernel that does not start, with the error's name in driver_types.h."""
 
-_FULL = re.compile(
-    r"Failed to allocate memory for requested buffer|is smaller than requested bytes"
-    r"|CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"
-)
-"""Messages of ONNX Runtime's arena, of cuBLAS and of cuDNN 9 for a GPU whose memory is full."""
-
-_OUT_OF_MEMORY = 2
-
-_NAMED = {
-    "cudaErrorMemoryAllocation": _OUT_OF_MEMORY,
-    "cudaErrorStubLibrary": 34,
-    "cudaErrorInsufficientDriver": 35,
-    "cudaErrorNoDevice": 100,
-    "cudaErrorNoKernelImageForDevice": 209,
-    "cudaErrorUnsupportedPtxVersion": 222,
-    "cudaErrorSymbolNotFound": 500,
-    "cudaErrorSystemNotReady": 802,
-    "cudaErrorSystemDriverMismatch": 803,
-    "cudaErrorCompatNotSupportedOnDevice": 804,
-    "cudaErrorUnknown": 999,
-}
+_OUT_OF_MEMORY, _MEMORY_FULL = 2, "D033"
 
 
 @dataclass(frozen=True)
@@ -82,6 +64,8 @@ class TryOut:
     """GPU memory in MiB that the session took."""
     placement: Optional[Placement] = None
     """The provider of each node, where the log names it."""
+    loaded: Tuple[str, ...] = ()
+    """The libraries of ONNX Runtime and CUDA that the child had loaded in the end."""
 
 
 @dataclass(frozen=True)
@@ -114,9 +98,9 @@ class OrtTrials:
         """Run a session of one node on ``provider``; where that fails, on the CPU as well."""
         tried = self._try(SESSION_SECONDS, "compute", str(host), provider)
         if tried.failure is None or provider == CPU:
-            return SessionTrial(provider, tried.failure, tried.code)
+            return SessionTrial(provider, tried.failure, tried.code, loaded=tried.loaded)
         on_cpu = self._try(SESSION_SECONDS, "compute", str(host), CPU).failure is None
-        return SessionTrial(provider, tried.failure, tried.code, on_cpu=on_cpu)
+        return SessionTrial(provider, tried.failure, tried.code, on_cpu=on_cpu, loaded=tried.loaded)
 
     def _try(self, seconds: float, *arguments: str) -> TryOut:
         try:
@@ -161,15 +145,17 @@ def _read(process: ProcessAnswer) -> TryOut:
     log = process.stderr.replace("\0", "")  # under Wine, ONNX Runtime's log is UTF-16
     try:
         answer = json.loads(process.stdout)
+        loaded = tuple(answer.get("loaded", ()))
         if "failed" in answer:
             failure, code = reason(str(answer["failed"]), log)
-            return TryOut(ran=True, failure=failure, code=code)
+            return TryOut(ran=True, failure=failure, code=code, loaded=loaded)
         used = answer["gpu_memory"]
         return TryOut(
             ran=True,
             version=answer["version"],
             gpu_memory_mib=None if used is None else used // 2**20,
             placement=_placement(log),
+            loaded=loaded,
         )
     except (ValueError, KeyError, TypeError):
         return _without_words(process)
@@ -202,14 +188,15 @@ def reason(message: str, log: str) -> Tuple[str, Optional[int]]:
     ``log``, else the whole ``message``.
     """
     cuda, named, loader = _CUDA.search(message), _BY_NAME.search(message), _IN_LOG.search(log)
+    number = number_of(message)
     if cuda:
         return f"CUDA failure {cuda[1]}: {cuda[2].strip()}", int(cuda[1])
-    if named and named[1] in _NAMED:
-        number = _NAMED[named[1]]
+    if named and number is not None:
         return f"CUDA failure {number}: {named[2].strip()}", number
     if loader:
         return (loader[1] or loader[2]).strip(), None
-    return " ".join(message.split()), _OUT_OF_MEMORY if _FULL.search(message) else None
+    code, _ = explain(message) or ("", {})
+    return " ".join(message.split()), _OUT_OF_MEMORY if code == _MEMORY_FULL else number
 
 
 def _advice(failure: str) -> str:

@@ -6,12 +6,14 @@ import json
 import logging
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -100,6 +102,86 @@ def test_a_session_on_the_cpu_computes_and_says_what_ran_where(model: Path) -> N
     assert session.report.nodes == {"CPUExecutionProvider": 1}
     assert session.report.fallback is None
     np.testing.assert_array_equal(session.run(None, {"x": ROWS})[0], PRODUCT)
+
+
+def in_a_fork(work: Callable[[], str]) -> str:
+    """Return what ``work`` returns in a process that is forked from this one; it has 60 s."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        with suppress(BaseException):
+            os.write(writer, work().encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as answer:
+        said = answer.read()
+    os.waitpid(child, 0)
+    return said
+
+
+def test_a_session_in_a_forked_process_is_opened_anew(model: Path) -> None:
+    """microsoft/onnxruntime#21368, #12785: the threads of the parent are not in its child, which waited for
+    them without end."""
+    session = open_session(model, "cpu", threads=2)
+    assert in_a_fork(lambda: str(session.run(None, {"x": ROWS})[0].tolist())) == str(PRODUCT.tolist())
+    np.testing.assert_array_equal(session.run(None, {"x": ROWS})[0], PRODUCT)
+
+
+def test_a_gpu_that_a_forked_process_cannot_use_is_told(model: Path, told: Told) -> None:
+    """CUDA's programming guide: a context does not survive a fork."""
+
+    def work(session: Session) -> str:
+        product = session.run(None, {"x": ROWS})[0]
+        assert session.report.fallback is not None
+        return f"{product.tolist() == PRODUCT.tolist()}: {session.report.fallback}"
+
+    session = Session(Mock(), Report(provider="cuda", model=str(model), proved=True), Settings(), model)
+    answer = in_a_fork(lambda: work(session))
+    assert answer.startswith("True: ")
+    told(answer)
+    strict = Session(Mock(), Report(provider="cuda", proved=True), Settings(strict=True), model)
+    told(in_a_fork(lambda: refused(strict)))
+
+
+def refused(session: Session) -> str:
+    try:
+        session.run(None, {"x": ROWS})
+    except ProviderError as error:
+        return str(error)
+    return "no error"
+
+
+@asking
+def test_the_report_has_the_libraries_in_use_and_from_where(model: Path) -> None:
+    used = open_session(model, "cpu").report.loaded
+    wheel = Path(onnxruntime.__file__).parent.resolve()
+    assert str(wheel / "capi") in {str(Path(path).parent) for path in used}
+
+
+def test_libraries_that_were_there_before_the_session_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenNMT/CTranslate2#1897, microsoft/onnxruntime#24266: torch's cuDNN was in the process first."""
+    theirs = "/venv/lib/python3.12/site-packages/nvidia/cudnn/lib/libcudnn.so.9"
+    report = Report(loaded={theirs: "9.1.0", "/package/lib/libcublasLt.so.12": "12.9.1"})
+    said = session_module._loaded_before("cuda", (theirs, "/opt/libcudart.so.12"), report)
+    assert said == f"in this process before the session, and used by it: {theirs} 9.1.0"
+    assert session_module._loaded_before("cpu", (theirs,), report) == ""
+
+
+@pytest.mark.parametrize("command", ["-c", "-m"])
+def test_an_onnxruntime_whose_files_another_wheel_took_is_told(
+    tmp_path: Path, told: Told, command: str
+) -> None:
+    """microsoft/onnxruntime#8623: of two wheels in one folder, one was uninstalled."""
+    (tmp_path / "site/onnxruntime/capi").mkdir(parents=True)
+    here = f"{tmp_path / 'site'}{os.pathsep}{ROOT / 'runtime'}"
+    program = {"-c": ["from ortpacks_runtime import open_session"], "-m": ["ortpacks_runtime", "doctor"]}
+    argv = [sys.executable, "-S", command, *program[command]]
+    numpys = Path(np.__file__).parents[1]
+    (tmp_path / "site/numpy").symlink_to(numpys / "numpy")
+    done = subprocess.run(argv, env={"PYTHONPATH": here}, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    told(done.stderr.strip().splitlines()[-1].replace(sys.executable, "<python>"))
 
 
 def test_auto_without_a_gpu_is_the_cpu(model: Path, caplog: pytest.LogCaptureFixture) -> None:

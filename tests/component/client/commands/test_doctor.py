@@ -16,11 +16,13 @@ import pytest
 
 from builder.client.cli import FORMAT
 from builder.client.commands import doctor
-from builder.client.commands.doctor import answer_doctor, distributions, mounted_noexec, shadows
+from builder.client.commands.doctor import answer_doctor, mounted_noexec, shadows
+from builder.client.commands.python_distributions import distributions
 from builder.client.context import CommandAnswer
 from builder.client.doctor.observations import ABSENT, FORBIDDEN, THERE, Distribution, Kernel, PciCard, Shadow
 from builder.client.install.current import folder_in_use
 from builder.client.install.prefix import Prefix
+from builder.client.probe.loaded import mapped_files
 from builder.client.probe.processes import ProcessAnswer, asker
 from builder.client.probe.system import driver_on_disk, read_kernel
 from builder.client.trials import ort_calls
@@ -308,6 +310,18 @@ def test_words_without_end_are_read_in_seconds(home: Machine) -> None:
     assert "\x1b" not in home.out
 
 
+def test_the_files_of_a_process_are_in_its_maps(tmp_path: Path) -> None:
+    """The lines are of the form of proc_pid_maps(5)."""
+    maps = tmp_path / "maps"
+    maps.write_text(
+        "7f00-7f01 r-xp 00000000 08:01 12 /venv/my libs/libcudnn.so.9\n"
+        "7f02-7f03 r-xp 00000000 08:01 13 /venv/libcublas.so.12 (deleted)\n"
+        "7f04-7f05 rw-p 00000000 00:00 0 [heap]\n7f06-7f07 rw-p 00000000 00:00 0\n"
+    )
+    assert list(mapped_files(maps)) == ["/venv/my libs/libcudnn.so.9", "/venv/libcublas.so.12"]
+    assert list(mapped_files(tmp_path / "none")) == []
+
+
 TRIALS = OrtTrials(asker({}), sys.executable)
 
 
@@ -461,6 +475,51 @@ def test_a_wheel_of_ours_is_read_with_what_it_requires_of_nvidia_and_does_not_fi
     ]
 
 
+def test_who_owns_the_module_is_read_from_the_record_and_not_from_the_name(tmp_path: Path) -> None:
+    """onnxruntime-ep-webgpu has a folder of its own, ort-nightly-gpu has onnxruntime's (PyPI's wheels)."""
+    site = tmp_path / "venv/lib/python3.12/site-packages"
+    for name, owned in (
+        ("onnxruntime-1.26.0", "onnxruntime/__init__.py"),
+        ("onnxruntime_ep_webgpu-0.2.0", "onnxruntime_ep_webgpu/__init__.py"),
+        ("onnxruntime_extensions-0.14.0", "onnxruntime_extensions/__init__.py"),
+        ("ort_nightly_gpu-1.27.0.dev2026", "onnxruntime/__init__.py"),
+        ("torch-2.9.0", "torch/onnx/_internal/onnxruntime/__init__.py"),
+    ):
+        put(site / f"{name}.dist-info/RECORD", f"{owned},sha256=x,12\n".encode())
+    names = [one.name for one in distributions([tmp_path / "venv"])]
+    assert names == ["onnxruntime", "ort-nightly-gpu"]
+
+
+def test_a_module_that_lost_its_files_is_found_by_an_import(
+    home: Machine, tmp_path: Path, told: Told
+) -> None:
+    """microsoft/onnxruntime#8623, ServiceNow/azimuth#290: one of two wheels in a folder was uninstalled."""
+    site = tmp_path / "site"
+    put(site / "onnxruntime-1.23.2.dist-info/RECORD", b"onnxruntime/__init__.py,sha256=x,12\n")
+    (site / "onnxruntime/capi").mkdir(parents=True)
+    home.environments = (site,)
+    answer = examined(home)
+    assert (codes(answer), answer.code) == (["D311", "D003", "D201"], 6)
+    told("\n".join(answer.lines[:3]))
+    put(site / "onnxruntime/__init__.py", b"class InferenceSession: pass\n")
+    assert codes(examined(home)) == ["D003", "D201"]
+
+
+def test_a_line_that_is_no_failure_is_a_note(home: Machine) -> None:
+    said = "[W:onnxruntime:, transformer_memcpy.cc:74 ApplyImpl] 3 Memcpy nodes are added to the graph x"
+    assert home.run("doctor", "--said", said) == 0
+    assert home.out.startswith("Nothing is wrong.")
+    assert "D410 note" in home.out
+
+
+def test_the_first_host_library_that_a_program_finds_is_named(home: Machine, tmp_path: Path) -> None:
+    """k2-fsa/sherpa-onnx#2528: a system's older library was loaded in place of the program's."""
+    old = put(tmp_path / "root/usr/local/lib/libonnxruntime.so.1.17.1")
+    said = "The requested API version [24] is not available, only API versions [1, 17] are supported"
+    (line,) = [line for line in examined(home, said=said).lines if "was loaded first" in line]
+    assert str(old) in line
+
+
 def test_where_this_user_may_write(tmp_path: Path) -> None:
     file = put(tmp_path / "file")
     assert is_writable(tmp_path / "not" / "made" / "yet")
@@ -493,6 +552,7 @@ def test_a_session_in_a_real_onnx_runtime(provider: str, *, fails: bool, on_cpu:
     """The CPU wheel has no CUDA provider library."""
     tried = TRIALS.compute(real_host(), provider)
     assert (tried.provider, tried.failure is not None, tried.on_cpu) == (provider, fails, on_cpu)
+    assert str(real_host().resolve()) in tried.loaded
 
 
 @pytest.mark.parametrize(

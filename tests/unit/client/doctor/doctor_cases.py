@@ -12,6 +12,7 @@ from builder.client.doctor.observations import (
     ABSENT,
     FORBIDDEN,
     THERE,
+    BrokenImport,
     Cache,
     Distribution,
     InstalledPackage,
@@ -242,7 +243,7 @@ CASES: dict[str, Observations] = {
     "D026: WSL2's 500 with the library there": replace(WSL_500, kernel=Kernel(dxg=True, dxgdmal=True)),
     "D026: 500 in a container without WSL": replace(failing(500, "CUDA_ERROR_NOT_FOUND"), system=DOCKER),
     "D027: 802": failing(802, "CUDA_ERROR_SYSTEM_NOT_READY"),
-    "D029: a number that nobody has met": failing(719, "CUDA_ERROR_LAUNCH_FAILED"),
+    "D029: a number that nobody has met": failing(12345, "CUDA_ERROR_OF_TOMORROW"),
     "D030: a GPU that fell off the bus": driven(
         replies=asked(nvml=reply("failed", code=15, error="GPU is lost"), cuda=NO_DEVICE)
     ),
@@ -295,11 +296,26 @@ CASES: dict[str, Observations] = {
     ),
     "D210: PTX of CUDA 12.9 and a driver of 12.8": replace(jitted(), installed=replace(OWN, support="jit")),
     "D211: a lean package": well(installed=LEAN),
-    "D211 D401: a lean package, and a model that fails otherwise": opening("Protobuf parsing failed."),
+    "D211 D419: a lean package, and a model that fails otherwise": opening("Protobuf parsing failed."),
     "D211 D403 D404: it lacks a kernel itself": replace(trying("Kernel not found", None), installed=LEAN),
     "D211 D404: a lean package, and a transformer": opening(NO_BIAS_GELU),
     "D301: ORT_DYLIB_PATH leads elsewhere": well(host="/usr/lib/libonnxruntime.so"),
     "D302: another ONNX Runtime first": shadow("libonnxruntime.so.1", "1.20.1", "1.23.2"),
+    "D311: one of two wheels was removed": replace(
+        venv("onnxruntime"),
+        broken_imports=(
+            BrokenImport("/venv", "AttributeError: module 'onnxruntime' has no attribute 'InferenceSession'"),
+        ),
+    ),
+    "D423: a Python with NumPy 2": replace(
+        venv("onnxruntime"),
+        broken_imports=(BrokenImport("/venv", "AttributeError: _ARRAY_API not found"),),
+    ),
+    "D312: the session's cuDNN is torch's": well(
+        trial=SessionTrial(
+            "cuda", loaded=(f"{FOLDER}/lib/libcudnn.so.9", "/venv/nvidia/cudnn/lib/libcudnn.so.9")
+        )
+    ),
     "D303: a Python with another version": venv("onnxruntime", version="1.20.1"),
     "D304 D403: a Python with both": venv("onnxruntime", "onnxruntime-gpu"),
     "D305: another cuDNN first": shadow("libcudnn.so.9", "9.1.0", "9.10.2.21"),
@@ -311,7 +327,7 @@ CASES: dict[str, Observations] = {
     "D309: JIT with a cache of 256 MiB": jitted(cache=Cache(max_bytes=2**28)),
     "D309: JIT with a cache folder of root's": jitted(cache=Cache(folder="/root/.nv", writable=False)),
     "D310 D403: our wheel alone": venv("ortpacks-onnxruntime-gpu", lacks=("nvidia-cudnn-cu12==9.10.2.21",)),
-    "D401: a full package, and an operator without a kernel": opening(NO_BIAS_GELU, OWN),
+    "D421: a full package, and an operator without a kernel": opening(NO_BIAS_GELU, OWN),
     "D402: a host library that does not load": trying("invalid ELF header", None, on_cpu=False),
     "D403 D405: no provider that loads": trying("libcufft.so.11: cannot open shared object file", None),
     "D403 D405: a provider that does not load on Windows": trying(

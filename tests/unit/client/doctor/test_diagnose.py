@@ -1,5 +1,6 @@
 """Tests of the findings that doctor derives from its observations; their words are in the catalogue."""
 
+import json
 import re
 from dataclasses import replace
 
@@ -35,7 +36,11 @@ def test_a_machine_gets_its_codes_the_worst_first(name: str, told: Told) -> None
 
 
 def test_every_code_has_a_case_and_no_case_a_code_that_is_none() -> None:
-    assert {code for name in CASES for code in codes_of(name)} == set(ADVICE)
+    """Cases are here, messages and places in ``tests/data``."""
+    said = json.loads((ROOT / "tests/data/doctor/messages.json").read_text())
+    places = [json.loads(path.read_text()) for path in (ROOT / "tests/data/places").glob("*.json")]
+    recorded = {row["code"] for row in (*said, *places)}
+    assert {code for name in CASES for code in codes_of(name)} | recorded == set(ADVICE)
 
 
 def test_codes_are_unique_sorted_and_of_one_family() -> None:

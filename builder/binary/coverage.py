@@ -28,12 +28,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import NamedTuple
 
 from builder.binary.fatbin_format import LINK_INPUT, Container, Image, Kind
-from builder.binary.library_names import family_of, is_provider
+from builder.binary.library_names import ONNXRUNTIME, family_of, is_provider
 from builder.binary.payloads import Compression
 from builder.facts.gpu import compatibility
 from builder.facts.gpu.architectures import Arch, Capability
@@ -86,6 +86,8 @@ class HeldCode(NamedTuple):
     """Whether a device link made the container."""
     stubs: frozenset[Arch] = frozenset()
     """Architectures of ``sass`` whose images are stubs, by their sizes (see ``_STUB``)."""
+    broken: frozenset[tuple[Kind, Arch]] = frozenset()
+    """Further images that differ from their headers. A driver takes them all the same, and fails."""
 
 
 Counts = Mapping[str, Mapping[str, int]]
@@ -138,12 +140,22 @@ class LibraryCoverage(DeviceCode):
     single: int
     """Number of containers with SASS for one architecture and no PTX."""
     tally: Mapping[Capability, ContainerTally]
-    """Numbers of the containers in ``held`` by how they serve each capability."""
+    """Numbers of the containers in ``held`` by how they serve each capability, without ``picked``."""
+    picked: int = 0
+    """Number of containers that are compiled for one or two architectures each, beside others (see
+    ``_picked_by_device``)."""
+    picked_for: frozenset[Capability] = frozenset()
+    """The capabilities that one of these containers serves."""
 
     @property
     def support(self) -> Mapping[Capability, Support]:
-        """The support of each capability, computed from its tally."""
-        return {device: _support(tally, self.specialised) for device, tally in self.tally.items()}
+        """The support of each capability, computed from its tally.
+
+        Where no container of ``picked`` serves it, a part of the library does not run.
+        """
+        own = {device: _support(tally, self.specialised) for device, tally in self.tally.items()}
+        lost = [device for device in own if self.picked and device not in self.picked_for]
+        return {**own, **{device: worst((own[device], Support.PARTIAL)) for device in lost}}
 
     @property
     def runnable(self) -> bool:
@@ -202,6 +214,10 @@ def as_stated(library: LibraryCoverage | None, unit_sets: Sequence[UnitSet] | No
 
 def coverage_of(code: DeviceCode) -> LibraryCoverage:
     """Return the coverage of the library with this code."""
+    picked = _picked_by_device(code)
+    own = {held: count for held, count in code.held.items() if held not in picked}
+    if picked and not own:
+        code, own, picked = replace(code, specialised=True), dict(code.held), frozenset()
     return LibraryCoverage(
         **vars(code),
         containers=sum(code.sections.values()),
@@ -210,8 +226,36 @@ def coverage_of(code: DeviceCode) -> LibraryCoverage:
         ltoir=_architectures_of(code, Kind.LTOIR),
         unknown=sum(sum(kinds.get(Kind.OTHER, {}).values()) for kinds in code.images.values()),
         single=sum(count for held, count in code.held.items() if len(held.sass) == 1 and not held.ptx),
-        tally={device: _tally(code, device) for device in DEVICES},
+        tally={device: _tally(code, own, device) for device in DEVICES},
+        picked=sum(code.held[held] for held in picked),
+        picked_for=frozenset(
+            device for device in DEVICES for held in picked if _support_of_held(held, device) in _RUNS
+        ),
     )
+
+
+_RUNS = (Support.NATIVE, Support.JIT)
+
+_MOST_PICKED, _LEAST_PICKED, _MANY = 2, 8, 10
+"""Containers of one or two architectures are picked by device if there are eight of them, and more than a
+tenth of all."""
+
+
+def _picked_by_device(code: DeviceCode) -> frozenset[HeldCode]:
+    """Return the code in containers among which the library picks one by device.
+
+    NVIDIA's libraries are compiled so, and whatever has them linked in: each such container holds one or two
+    architectures and no PTX, and no architecture is in all of them. An application's own containers hold the
+    whole set for which it is compiled. A specialised library is all of this kind. ONNX Runtime's own
+    libraries are compiled for one set, so such a container is a gap in them.
+    """
+    small = [held for held in code.held if held.sass and not held.ptx and len(held.sass) <= _MOST_PICKED]
+    count = sum(code.held[held] for held in small)
+    enough = count >= _LEAST_PICKED and count * _MANY > sum(code.held.values())
+    family = family_of(code.path.rpartition("/")[2])
+    if code.specialised or not enough or (family and family.vendor == ONNXRUNTIME):
+        return frozenset()
+    return frozenset() if frozenset.intersection(*(held.sass for held in small)) else frozenset(small)
 
 
 def counts_of(kinds: Mapping[Kind, Mapping[Arch, int]]) -> Counts:
@@ -327,7 +371,7 @@ def _alike(containers: Iterable[Container]) -> Counter[HeldCode]:
 
 def _held(container: Container) -> HeldCode:
     sass, ptx = container.arches(Kind.SASS), container.arches(Kind.PTX)
-    return HeldCode(sass, ptx, container.linked, _stubs(container))
+    return HeldCode(sass, ptx, container.linked, _stubs(container), container.broken)
 
 
 def _is_input_of_link(container: Container) -> bool:
@@ -343,11 +387,11 @@ def _stubs(container: Container) -> frozenset[Arch]:
     return frozenset(arch for size, arch in sizes if size * _STUB < largest)
 
 
-def _tally(code: DeviceCode, device: Capability) -> ContainerTally:
+def _tally(code: DeviceCode, own: Mapping[HeldCode, int], device: Capability) -> ContainerTally:
     counts: Counter[Support] = Counter()
     stubs = 0
     linkable = all(_support_of_held(held, device) is not Support.NONE for held in code.held_by_inputs)
-    for held, count in code.held.items():
+    for held, count in own.items():
         served = _support_of_held(held, device)
         if served is Support.NONE and held.linked and linkable:
             served = Support.JIT
@@ -364,9 +408,20 @@ def _arch_of(device: Capability) -> Arch:
 
 
 def _support_of_held(code: HeldCode, device: Capability) -> Support:
-    if any(runs_sass(arch, device) for arch in code.sass):
-        return Support.NATIVE
-    return Support.JIT if any(jits_ptx(arch, device) for arch in code.ptx) else Support.NONE
+    """Return how the image runs that a driver takes for ``device``: of those that fit, the highest."""
+    for kind, whole, runs, support in (
+        (Kind.SASS, code.sass, runs_sass, Support.NATIVE),
+        (Kind.PTX, code.ptx, jits_ptx, Support.JIT),
+    ):
+        fitting = [arch for arch in (*whole, *_of_kind(code.broken, kind)) if runs(arch, device)]
+        if fitting:
+            taken = max(fitting, key=lambda arch: (arch.number, arch.suffix))
+            return support if taken in whole else Support.NONE
+    return Support.NONE
+
+
+def _of_kind(images: Iterable[tuple[Kind, Arch]], kind: Kind) -> list[Arch]:
+    return [arch for of, arch in images if of is kind]
 
 
 def _support(tally: ContainerTally, specialised: bool) -> Support:

@@ -130,24 +130,29 @@ class _Reader:
 
     def read(self, container: Container) -> Container:
         others: list[Image] = []
+        broken: set[tuple[Kind, Arch]] = set()
         read: list[tuple[Image, Functions]] = []
         for image, at, joined in _places(self._buffer, container):
             if image.kind not in _READERS:
                 self.found.ltoir += image.kind is Kind.LTOIR
                 others.append(image)
                 continue
+            damaged = len(self.found.damages)
             try:
                 read += self._functions(image, at, joined=joined)
             except NoDecoderError:
                 self.found.unread += 1
                 others.append(image)
+            if len(self.found.damages) > damaged:
+                broken.add((image.kind, image.arch))
         empty = self._compare(container, read)
         kept = [
             replace(image, runnable=bool(found.kernels or found.others))
             for image, found in read
             if _target(image) not in empty
         ]
-        return replace(container, images=tuple(sorted([*others, *kept], key=lambda image: image.offset)))
+        images = tuple(sorted([*others, *kept], key=lambda image: image.offset))
+        return replace(container, images=images, broken=frozenset(broken))
 
     def _functions(self, image: Image, at: int, *, joined: bool) -> Iterator[tuple[Image, Functions]]:
         """Yield an image with its functions; note the damage only if the image differs from its header."""

@@ -185,3 +185,52 @@ def _names_in_data(pattern: Pattern[bytes], buffer: Buffer, section: Section) ->
         if len(names) == _MOST:
             break
     return tuple(sorted(names))
+
+
+_STATIC = {
+    "cuDNN": (b"\0cudnnCreate\0", "cudnn"),
+    "cuBLAS": (b"\0cublasCreate_v2\0", "cublas"),
+    "cuFFT": (b"\0cufftPlanMany\0", "cufft"),
+    "cuSPARSE": (b"\0cusparseCreate\0", "cusparse"),
+    "cuSOLVER": (b"\0cusolverDnCreate\0", "cusolver"),
+}
+"""A function of each library, and what its file's name has: who needs no such file has it linked in."""
+
+
+def static_libraries(buffer: Buffer, needed: Sequence[str]) -> tuple[str, ...]:
+    """Return NVIDIA's libraries that are linked in, by names of functions; none in a stripped file."""
+    found = []
+    for name, (function, part) in _STATIC.items():
+        elsewhere = any(part in one.lower() for one in needed)
+        if not elsewhere and any(
+            _has(buffer, function, places) for places in stretches(buffer, 0, len(buffer))
+        ):
+            found.append(name)
+    return tuple(found)
+
+
+def _has(buffer: Buffer, function: bytes, places: range) -> bool:
+    return buffer.find(function, places.start, min(len(buffer), places.stop + len(function))) != -1
+
+
+_ARCHIVES = {
+    b"PK\x03\x04": "a zip",
+    b"7z\xbc\xaf\x27\x1c": "a 7z archive",
+    b"hsqs": "a squashfs image",
+    b"Rar!": "a RAR archive",
+    b"MSCF": "a cabinet",
+    b"\xfd7zXZ\0": "an xz stream",
+    b"\xef\xbe\xad\xdeNull": "an installer's archive",
+    b"PK\x05\x06": "a zip",
+}
+"""The first bytes of archives that self-extracting programs carry; the last is the end of a zip."""
+
+_NEAR = 1 << 13
+"""Bytes behind the last section in which an archive begins: an ELF file's table of sections is before it."""
+
+
+def archive_behind(buffer: Buffer, sections: Sequence[Section]) -> str:
+    """Return the kind of archive behind a file's last section; empty where there is none."""
+    end = max((section.offset + section.size for section in sections if section.in_file), default=len(buffer))
+    first, last = bytes(buffer[end : end + _NEAR]), bytes(buffer[max(end, len(buffer) - _NEAR) :])
+    return next((kind for magic, kind in _ARCHIVES.items() if magic in first or magic in last), "")

@@ -102,7 +102,7 @@ def _all(
         yield read_ptx(buffer, 0, end, code)
     elif kind is FileKind.FATBIN:
         whole = Region("", 0, end)
-        yield from _releasing_pages(buffer, whole, _dense_containers(buffer, whole, code))
+        yield from _releasing_pages(buffer, whole, _dense_containers(buffer, whole, strays, code))
     else:
         yield from _in_regions(buffer, _regions(buffer), strays, code)
 
@@ -134,7 +134,7 @@ def _in_regions(
 ) -> Iterator[Container]:
     for region in regions:
         if region.name in SECTIONS:
-            containers = _dense_containers(buffer, region, code)
+            containers = _dense_containers(buffer, region, strays, code)
         else:
             containers = _scattered_containers(buffer, region, strays, code)
         yield from _releasing_pages(buffer, region, containers)
@@ -170,7 +170,9 @@ def _releasing_pages(buffer: Buffer, region: Region, containers: Iterator[Contai
     release_pages(buffer, kept, region.end)
 
 
-def _dense_containers(buffer: Buffer, region: Region, code: CodeFinder) -> Iterator[Container]:
+def _dense_containers(
+    buffer: Buffer, region: Region, strays: Iterator[int], code: CodeFinder
+) -> Iterator[Container]:
     """Yield the containers of a region that consists of containers and padding.
 
     Raises ``FatbinError`` for a region without a container or with other bytes.
@@ -178,10 +180,17 @@ def _dense_containers(buffer: Buffer, region: Region, code: CodeFinder) -> Itera
     at = _skip_zeros(buffer, region.start, region.end)
     if at == region.end:
         raise FatbinError(f"{region} holds no container", region.start)
+    empty = True
     while at < region.end:
         container, end = read_container(buffer, at, region, code)
-        yield container
+        if container.images:
+            empty = False
+            yield container
+        else:
+            _count_stray(strays, at)
         at = _skip_zeros(buffer, end, region.end)
+    if empty:
+        raise FatbinError(f"{region} holds empty containers alone", region.start)
 
 
 def _scattered_containers(
@@ -198,8 +207,12 @@ def _scattered_containers(
             _count_stray(strays, at)
             at += HEADER.size
             continue
-        container, at = read_container(buffer, at, region, code)
-        yield container
+        container, after = read_container(buffer, at, region, code)
+        if container.images:
+            yield container
+        else:
+            _count_stray(strays, at)
+        at = after
 
 
 def _find_begin(buffer: Buffer, start: int, end: int, strays: Iterator[int]) -> int:

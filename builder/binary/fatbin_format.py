@@ -117,6 +117,8 @@ class Container:
     images: tuple[Image, ...]
     linked: bool = False
     """Whether a device link made the container from those in the section ``LINK_INPUT``."""
+    broken: frozenset[tuple[Kind, Arch]] = frozenset()
+    """The images that a deep reading took out because they differ from their headers."""
 
     @property
     def runnable(self) -> bool:
@@ -141,7 +143,11 @@ class Region:
 
 
 def read_container(buffer: Buffer, at: int, region: Region, code: CodeFinder) -> tuple[Container, int]:
-    """Return the container at offset ``at``, and its end's offset. Raises ``FatbinError``."""
+    """Return the container at offset ``at``, and its end's offset; an empty one has no images.
+
+    A driver skips empty containers, images without bytes, and zeros behind the last image. Raises
+    ``FatbinError``.
+    """
     first, end = _open(buffer, at, region)
     images = tuple(_images(buffer, first, end, code))
     return Container(offset=at, section=region.name, images=images), end
@@ -162,8 +168,6 @@ def _open(buffer: Buffer, at: int, region: Region) -> tuple[int, int]:
         raise FatbinError(f"no container where one must begin: magic {magic:#010x}", at)
     if version != _VERSION or header != HEADER.size:
         raise FatbinError(f"unknown container version {version} with a header of {header} bytes", at)
-    if size == 0:
-        raise FatbinError("a container of size zero", at)
     if at + header + size > region.end:
         raise FatbinError(f"a container of {size:,} bytes runs past the end of {region}", at)
     return at + header, at + header + size
@@ -175,6 +179,8 @@ def _images(buffer: Buffer, at: int, end: int, code: CodeFinder) -> Iterator[Ima
         count += 1
         if count > MOST_IMAGES:
             raise FatbinError(f"more than {MOST_IMAGES:,} images in a container", at)
+        if not any(buffer[at : min(at + IMAGE.size, end)]) and not any(buffer[at:end]):
+            return
         if at + IMAGE.size > end:
             raise FatbinError("an image's header runs past the end of its container", at)
         kind, version, header, payload, packed, minor, major, number, flags, unpacked = IMAGE.unpack_from(
@@ -182,8 +188,11 @@ def _images(buffer: Buffer, at: int, end: int, code: CodeFinder) -> Iterator[Ima
         )
         if version != _IMAGE_VERSION or header < IMAGE.size:
             raise FatbinError(f"unknown image version {version:#06x} with a header of {header} bytes", at)
-        if payload == 0 or at + header + payload > end:
+        if at + header + payload > end:
             raise FatbinError(f"an image of {payload:,} bytes does not fit its container", at)
+        if payload == 0:
+            at += header
+            continue
         compression = _compression(flags, at)
         size = payload if compression is Compression.NONE else packed
         if not 0 < size <= payload:
@@ -248,8 +257,14 @@ def _compression(flags: int, at: int) -> Compression:
     return Compression.LZ4 if flags & _LZ4 else Compression.NONE
 
 
+_FIRST_SUFFIXED = 90
+"""The first architecture with suffixes. Images for older ones may have the flag for another purpose."""
+
+
 def _arch(number: int, flags: int, at: int) -> Arch:
     if number not in ARCHES:
         raise FatbinError(f"an image for architecture {number}", at)
+    if number < _FIRST_SUFFIXED:
+        return Arch(number // 10, number % 10)
     suffix = "a" if flags & _SUFFIX_A else "f" if flags & _SUFFIX_F else ""
     return Arch(number // 10, number % 10, suffix)

@@ -82,6 +82,10 @@ _TABLES = (b"/", b"/SYM64/", b"__.SYMDEF", b"__.SYMDEF SORTED")
 
 _NAMES = b"//"
 
+_IMPORT = b"\0\0\xff\xff"
+"""The first bytes of a member of an import library of Windows: the name of one function, and no code (the PE
+format's documentation, "Import Header")."""
+
 _BSD = b"#1/"
 """Before the length of a long BSD name, which stands before the member's bytes and counts as part of them."""
 
@@ -121,7 +125,7 @@ def read_members(buffer: Buffer) -> Iterator[ObjectFile]:
             name = bytes(buffer[begin : min(start, begin + _LONGEST_NAME)]).rstrip(b"\0")
         if name == _NAMES:
             names = bytes(buffer[start : min(end, start + _LONGEST_NAMES)])
-        elif name not in _TABLES:
+        elif name not in _TABLES and bytes(buffer[start : start + len(_IMPORT)]) != _IMPORT:
             room -= 1
             if room < 0:
                 raise ArchiveError(f"more than {_MOST_MEMBERS:,} members", at)

@@ -14,7 +14,7 @@ from builder.binary.coverage import LibraryCoverage, cover, is_specialised
 from builder.binary.deep import DeepReading, read_payloads, unregistered
 from builder.binary.elf import Elf, read_elf
 from builder.binary.elf_headers import Buffer, FormatError, machine_of
-from builder.binary.embedded import dlopened_names, embedded_version
+from builder.binary.embedded import archive_behind, dlopened_names, embedded_version, static_libraries
 from builder.binary.fatbin import read_containers
 from builder.binary.fatbin_format import Container, FatbinError, Kind
 from builder.binary.file_kinds import HEAD, FileKind, kind_of, read_members
@@ -84,6 +84,10 @@ class Reading:
     """Code outside of containers; empty for specialised libraries."""
     deep: DeepReading | None = None
     """The contents of the unpacked images; ``None`` unless a deep reading was asked for and found images."""
+    behind: str = ""
+    """The kind of archive that lies behind the file's sections (``embedded.archive_behind``)."""
+    linked_in: tuple[str, ...] = ()
+    """NVIDIA's libraries that are linked in (``embedded.static_libraries``)."""
     problem: Finding | None = None
     """E001 for a damaged ELF or PE file or archive, A004 for damaged device code."""
 
@@ -108,6 +112,7 @@ def read_library(path: str, buffer: Buffer, *, symbols: bool = True, deep: bool 
         if library := reading.loaded:
             version, opened = embedded_version(buffer, name, library), dlopened_names(buffer, name, library)
             reading = replace(reading, machine=library.machine, embedded_version=version, dlopens=opened)
+            reading = replace(reading, behind=archive_behind(buffer, library.sections))
         elif reading.kind is FileKind.ARCHIVE:
             reading = replace(reading, machine=_machine_of_objects(buffer))
         return _with_code(reading, buffer, deep=deep)
@@ -152,6 +157,8 @@ def _with_code(reading: Reading, buffer: Buffer, *, deep: bool) -> Reading:
     unit_sets = _unit_sets(reading, containers)
     coverage = cover(reading.path, containers, specialised=is_specialised(reading.path), unit_sets=unit_sets)
     sections = reading.loaded.sections if reading.loaded else ()
+    if coverage and coverage.picked and reading.loaded:
+        reading = replace(reading, linked_in=static_libraries(buffer, reading.loaded.needed))
     raw = {} if is_specialised(reading.path) else find_raw(buffer, reading.kind, sections, containers)
     return replace(reading, containers=containers, coverage=coverage, raw=raw)
 
@@ -177,6 +184,10 @@ class Inspected:
     """Code outside of containers, which is counted and not judged."""
     deep: DeepReading | None = None
     """The contents of the unpacked images; ``None`` unless a deep reading was asked for and found images."""
+    behind: str = ""
+    """The kind of archive that lies behind the file's sections, ``a zip``; empty where none does."""
+    linked_in: tuple[str, ...] = ()
+    """NVIDIA's libraries whose functions the file defines itself: ``cuDNN``."""
 
     @property
     def runnable(self) -> LibraryCoverage | None:

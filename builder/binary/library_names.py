@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 
 from builder.binary.file_kinds import kind_of
+from builder.facts.gpu.architectures import Capability
 from builder.formats.package_names import HOSTS, LINUX, PROVIDER_LIBRARIES
 
 NVIDIA, ONNXRUNTIME = "nvidia", "onnxruntime"
@@ -37,13 +38,14 @@ _FAMILIES = (
     Family(r"libonnxruntime.*", ONNXRUNTIME, with_code=("libonnxruntime_providers_cuda",)),
     Family(r"libcublas(Lt)?", NVIDIA, specialised=True, with_code=("libcublas", "libcublasLt")),
     Family(r"libcudnn(_\w+)?", NVIDIA, specialised=True, with_code=_CUDNN_WITH_CODE),
-    Family(r"libcufftw?", NVIDIA, specialised=True, with_code=("libcufft",)),  # libcufftw has no kernel
+    Family(r"libcufft(w|Mp)?", NVIDIA, specialised=True, with_code=("libcufft",)),  # libcufftw has no kernel
     Family(r"libcurand", NVIDIA, specialised=True, with_code=("libcurand",)),
     *(
         Family(pattern, NVIDIA, specialised=True)
         for pattern in (r"libcusolver(Mg)?", r"libcusparse(Lt)?", r"libcutensor(Mg)?", r"libnpp\w+")
     ),
     *(Family(pattern, NVIDIA, specialised=True) for pattern in (r"libnvjpeg", r"libnccl")),
+    *(Family(pattern, NVIDIA, specialised=True) for pattern in (r"(lib)?tensorrt_rtx\w*", r"libnvinfer\w*")),
     *(Family(rf"{beginning}.*", NVIDIA) for beginning in ("libcuda", "libcupti", "libcufile", "libnv")),
 )
 """All families; the first that matches counts. Source: the wheels of CUDA 12.9, cuDNN 9.10 and 9.28."""
@@ -53,6 +55,33 @@ def family_of(name: str) -> Family | None:
     """Return the family of a library by its file name; ``None`` for a name of no family."""
     stem = stem_of(name)
     return next((family for family in _FAMILIES if re.fullmatch(family.pattern, stem)), None)
+
+
+_NOTHING_BELOW = {
+    "7.5": "libcublas.so.13 libcublasLt.so.13 libcufft.so.12 libcusolver.so.12 libcusolverMg.so.12 "
+    "nvjpeg64_13.dll",
+    "7.0": "libcustatevec.so.1 libcutensornet.so.2 libnvshmem_host.so.3",
+    "6.0": "libnccl.so.2",
+    "5.2": "libcusparseLt.so.0 libnvjpeg2k.so.0 libnvtiff.so.0",
+}
+"""Libraries of NVIDIA's by the lowest compute capability that a recorded release (``docs/atlas``) has code
+for."""
+
+
+def lowest_served(name: str) -> Capability | None:
+    """Return the lowest capability that a library of NVIDIA's has code for, by the recorded releases.
+
+    ``None`` for a library without a record, and for one with code for 5.0.
+    """
+    return next(
+        (Capability.parse(low) for low, names in _NOTHING_BELOW.items() if name in names.split()), None
+    )
+
+
+def is_device_library(name: str) -> bool:
+    """Return whether a library of this name is NVIDIA's, with device code that its users run."""
+    family = family_of(name)
+    return bool(family and family.specialised) or lowest_served(name) is not None
 
 
 _OTHER = re.compile(

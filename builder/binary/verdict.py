@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 
 from builder.binary.coverage import (
     ContainerTally,
@@ -26,8 +25,9 @@ from builder.binary.coverage import (
 from builder.binary.file_kinds import FileKind
 from builder.binary.library import Inspected
 from builder.binary.library_names import stem_of
-from builder.facts.gpu.architectures import Capability
+from builder.facts.gpu.architectures import Arch, Capability
 from builder.facts.gpu.table import Gpu
+from builder.formats.text import grouped
 
 X86_64 = "x86-64"
 
@@ -56,7 +56,7 @@ NCCL is for 9.0 and newer; 65 of 500 in torch 2.14, whose linear algebra is not 
 
 _BARE = (FileKind.CUBIN, FileKind.PTX)
 
-_NUMBER = re.compile(r"\d+")
+_NUMBER, _WORD = re.compile(r"\d+"), re.compile(r"[_.-]")
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,8 @@ def _doubt(item: Inspected, coverage: LibraryCoverage, tally: ContainerTally, su
 
 def _doubt_of_gap(item: Inspected, coverage: LibraryCoverage, tally: ContainerTally) -> str:
     """Return why a library may run on a GPU for which containers of it have no code."""
+    if coverage.picked and not tally.none:
+        return f"{coverage.picked:,} containers that are picked by device have nothing for it"
     if coverage.unlinked:
         hold = "container holds" if coverage.unlinked == 1 else "containers hold"
         return f"{coverage.unlinked:,} {hold} relocatable code that no device link in the file took"
@@ -120,19 +122,42 @@ def verdicts(item: Inspected) -> Mapping[Capability, Verdict]:
 
 
 def alternatives(items: Iterable[Inspected]) -> tuple[tuple[Inspected, ...], ...]:
-    """Return the groups of libraries of which a program loads one: their names differ in a number only.
+    """Return the groups of libraries of which a program loads one.
 
-    All libraries of one stem are in the same group, such as one for each Python. Objects are never
-    alternatives: all of them are linked into one library.
+    Their names differ in a number only, or in a word, and then each is for GPUs of its own. All libraries of
+    one stem are in the same group, such as one for each Python. Objects are never alternatives: all of them
+    are linked into one library.
     """
     known = [item for item in items if item.runnable and item.kind is not FileKind.OBJECT]
     needed = {name for item in known for name in item.needed}
-    groups: dict[str, dict[str, list[Inspected]]] = {}
-    for item in known:
-        stem = _stem(item.name)
-        if not needed.intersection((item.name.rpartition("/")[2], item.soname)):
-            groups.setdefault(_NUMBER.sub("#", stem), {}).setdefault(stem, []).append(item)
-    return tuple(tuple(chain(*group.values())) for group in groups.values() if len(group) > 1)
+    free = [item for item in known if not needed.intersection((item.name.rpartition("/")[2], item.soname))]
+    groups: list[list[Inspected]] = []
+    for family in grouped((_family(item), item) for item in free).values():
+        partner = next((group for group in groups if _by_capability(group, family)), None)
+        if partner is None:
+            groups.append(list(family))
+        else:
+            partner += family
+    return tuple(tuple(group) for group in groups if len({_stem(item.name) for item in group}) > 1)
+
+
+def _family(item: Inspected) -> str:
+    """Return a library's name without numbers: that of one for another CUDA is the same."""
+    return _NUMBER.sub("#", _stem(item.name))
+
+
+def _by_capability(some: Sequence[Inspected], others: Sequence[Inspected]) -> bool:
+    """Return whether two families are for different GPUs: one's name has a word more, and no code is in both.
+
+    bitsandbytes has ``…_cuda118.so`` for 7.5 and newer, ``…_cuda118_nocublaslt.so`` for older GPUs.
+    """
+    one, other = sorted((_WORD.split(_family(group[0])) for group in (some, others)), key=len)
+    held = [{arch.number for item in group for arch in _sass(item)} for group in (some, others)]
+    return len(one) < len(other) and other[: len(one)] == one and all(held) and held[0].isdisjoint(held[1])
+
+
+def _sass(item: Inspected) -> tuple[Arch, ...]:
+    return item.runnable.sass if item.runnable else ()
 
 
 def _stem(name: str) -> str:
@@ -174,7 +199,7 @@ def _together(parts: Sequence[Sequence[tuple[Inspected, Mapping[Capability, Verd
         for part in parts
     ]
     fitting = [part for part in fitting if part]
-    each = [_best([verdict for _, verdict in part]) for part in fitting]
+    each = [_best_family(part) for part in fitting]
     support = worst(one.support for one in each)
     blamed = [one for one in each if one.support is support]
     because = tuple(name for one in blamed for name in one.because)
@@ -186,7 +211,7 @@ def _together(parts: Sequence[Sequence[tuple[Inspected, Mapping[Capability, Verd
 
 def _doubt_of_parts(parts: Sequence[Sequence[Inspected]], because: Collection[str]) -> str:
     """Return why a verdict that the libraries ``because`` determine may not hold; empty without doubt."""
-    items = [item for part in parts for item in part]
+    items = [item for part in parts for item in part if not is_specialised(item.name)]
     if len(items) > 1 and all(item.kind in _BARE for item in items):
         return "there are bare images alone, and whatever loads them chooses among them"
     blamed = [part for part in parts if any(item.name in because for item in part)]
@@ -202,6 +227,12 @@ def _doubt_of_parts(parts: Sequence[Sequence[Inspected]], because: Collection[st
 def _judged_containers(item: Inspected) -> int:
     coverage = item.runnable
     return coverage.containers - coverage.nothing_to_run - coverage.link_inputs if coverage else 0
+
+
+def _best_family(part: Sequence[tuple[Inspected, Verdict]]) -> Verdict:
+    """Return the best verdict of alternatives. Those for other GPUs are not loaded and raise no doubt."""
+    families = grouped((_family(item), verdict) for item, verdict in part).values()
+    return min(map(_best, families), key=lambda verdict: list(Support).index(verdict.support))
 
 
 def _best(all_verdicts: Sequence[Verdict]) -> Verdict:

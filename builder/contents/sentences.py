@@ -8,7 +8,7 @@ from builder.binary.coverage import ContainerTally, LibraryCoverage, Support
 from builder.binary.fatbin_format import SECTIONS, Kind
 from builder.binary.file_kinds import NO_SECTIONS, FileKind
 from builder.binary.library import Inspected
-from builder.binary.library_names import must_hold_code
+from builder.binary.library_names import is_device_library, lowest_served, must_hold_code, stem_of
 from builder.binary.verdict import alternatives, gpus_of, is_for_own_gpus, together, verdicts
 from builder.contents.rules.payloads import check_payloads
 from builder.contents.supported_gpus import Promise
@@ -18,22 +18,24 @@ from builder.facts.gpu.table import BY_CAPABILITY, CAPABILITIES, FLOOR_13, JETSO
 from builder.formats.text import grouped, listed, printable
 
 SPECIALISED = (
-    "NVIDIA's own: the library itself picks its code by device, so one container with SASS for a GPU counts "
-    "as native"
+    "the library itself picks its code by device, as NVIDIA's own do, so one container with SASS for a GPU "
+    "counts as native"
 )
 """The meaning of the star after a library's name."""
 
 _HOW = {
     Support.NATIVE: "natively on",
     Support.JIT: "by JIT on",
-    Support.PARTIAL: "in part, with kernels missing, on",
+    Support.PARTIAL: "in part on",
     Support.NONE: "not on",
 }
 
-_PTX_OF_CUDA_12, _PTX_OF_CUDA_13 = (8, 0), (9, 0)
+_PTX_OF_CUDA_12, _PTX_OF_CUDA_13, _CUDA_BEFORE_PTX = (8, 0), (9, 0), 4
 
 _NAMED = 3
 """Most sections or libraries that a sentence names; further ones are counted."""
+
+_MAKER = "libnvrtc"
 
 _NOTHING = "There is no device code here that a GPU could run."
 
@@ -44,33 +46,78 @@ _STRIPPED = "as it is made it has device code; this copy has none"
 
 def summary(libraries: Sequence[Inspected]) -> str:
     """Return sentences on the GPUs that all libraries of a source run on together."""
-    unread = sum(bool(item.problem) for item in libraries)
-    if unread and unread == len(libraries):
+    unread = [item for item in libraries if item.problem]
+    if unread and len(unread) == len(libraries):
         return "Nothing is known: none of its libraries can be read."
+    if sum(item.size for item in unread) > sum(item.size for item in libraries if item.coverage):
+        largest = max(unread, key=lambda item: item.size).name.rpartition("/")[2]
+        share = _of(len(unread), len(libraries), "libraries")
+        return (
+            f"Which GPUs it runs on is not known: {share} cannot be read, and {printable(largest)} may hold "
+            "most of its code."
+        )
     found = together(libraries)
-    nothing = _ONLY_RAW if any(item.raw for item in libraries) else _NOTHING
     doubtful = [device for device, verdict in found.items() if verdict.doubt]
-    sentences = [_runs({device: verdict.support for device, verdict in found.items()}) if found else nothing]
+    support = {device: verdict.support for device, verdict in found.items()}
+    sentences = [_runs(support, libraries) if found else _no_code(libraries)]
     if doubtful:
         sentences.append(f"Doubtful on {where(doubtful) if len(doubtful) < len(found) else 'all of them'}.")
+    sentences += _lacking_elsewhere(libraries, support)
     if unread:
-        sentences.append(_unread_warning(unread, len(libraries)))
+        sentences.append(_unread_warning(len(unread), len(libraries)))
     return " ".join(sentences)
+
+
+def _no_code(libraries: Sequence[Inspected]) -> str:
+    """Return what is known of libraries without device code to run."""
+    makers = dict.fromkeys(name for item in libraries for name in item.needed if stem_of(name) == _MAKER)
+    behind = [item for item in libraries if item.behind]
+    if any(item.raw for item in libraries):
+        return _ONLY_RAW
+    if makers:
+        return f"No device code is stored here: it is made while it runs, by {listed(list(makers))}."
+    if behind:
+        names = listed([printable(item.name.rpartition("/")[2]) for item in behind], _NAMED)
+        return f"No device code was found, but {behind[0].behind} behind {names} was not looked into."
+    return _NOTHING
+
+
+def needed_elsewhere(libraries: Sequence[Inspected]) -> tuple[str, ...]:
+    """Return the names of NVIDIA's libraries with device code that ``libraries`` need, and that are not here.
+
+    Names of libraries that are here have no hash of auditwheel's.
+    """
+    here = {name for item in libraries for name in (item.soname, item.name.rpartition("/")[2])}
+    needed = dict.fromkeys(name for item in libraries for name in item.needed)
+    return tuple(name for name in needed if name not in here and is_device_library(name))
+
+
+def _lacking_elsewhere(
+    libraries: Sequence[Inspected], support: Mapping[Capability, Support]
+) -> Iterator[str]:
+    """Yield sentences on needed libraries of which no recorded release serves a GPU that is claimed."""
+    claimed = [device for device, how in support.items() if how is not Support.NONE]
+    for low, names in grouped((lowest_served(name), name) for name in needed_elsewhere(libraries)).items():
+        lost = [device for device in claimed if low and device < low]
+        if lost:
+            without = f"not here and, in recorded releases, without code for {where(lost)}"
+            yield f"But it needs {listed(names)}: {without}."
 
 
 def notes(item: Inspected) -> tuple[str, ...]:
     """Return facts on one library that the heat map does not show, each as a sentence without its name."""
     coverage = item.coverage
     if coverage is None:
-        return (*((_STRIPPED,) if _is_stripped(item) else ()), *_raw(item))
+        return (*((_STRIPPED,) if _is_stripped(item) else ()), *_raw(item), *_behind(item))
     return (
         *_partial(item, coverage),
         *_doubts(item),
         *_elsewhere(item, coverage),
-        *_not_judged(coverage),
+        *_not_judged(item, coverage),
         *_needed_drivers(item, coverage),
         *_raw(item),
         *_deep(item),
+        *_behind(item),
     )
 
 
@@ -110,7 +157,18 @@ def _unread_warning(unread: int, total: int) -> str:
     return f"But {_of(unread, total, 'libraries')} cannot be read: what {what} is not known."
 
 
-def _runs(support: Mapping[Capability, Support]) -> str:
+def _in_part(libraries: Sequence[Inspected], devices: Sequence[Capability]) -> str:
+    """Return how many containers have nothing that runs on ``devices``, as text."""
+    judged = [item.runnable for item in libraries if item.runnable and not item.runnable.specialised]
+    none = [sum(code.tally[device].none for code in judged) for device in devices]
+    total = max((sum(code.tally[device].total for code in judged) for device in devices), default=0)
+    if not total or not max(none):
+        return ""
+    numbers = f"{none[0]:,}" if min(none) == max(none) else f"{min(none):,} to {max(none):,}"
+    return f" ({numbers} of {total:,} containers have nothing that runs)"
+
+
+def _runs(support: Mapping[Capability, Support], libraries: Sequence[Inspected]) -> str:
     by_kind = {kind: [device for device in support if support[device] is kind] for kind in Support}
     listed_ones = [device for device in support if BY_CAPABILITY[device].listed]
     every = f"GPU from {listed_ones[0]} to {listed_ones[-1]}"
@@ -118,6 +176,7 @@ def _runs(support: Mapping[Capability, Support]) -> str:
         return f"Does not run as a whole on any {every}."
     clauses = [
         f"{_HOW[kind]} {f'every {every}' if set(devices) >= set(listed_ones) else where(devices)}"
+        f"{_in_part(libraries, devices) if kind is Support.PARTIAL else ''}"
         for kind, devices in by_kind.items()
         if devices
     ]
@@ -168,6 +227,9 @@ def parts_notes(libraries: Sequence[Inspected], start: int) -> Iterator[tuple[st
     for doubt, devices in grouped(joint).items():
         if doubt:
             yield "all libraries", f"doubtful on {listed(devices)}: {doubt}"
+    elsewhere = needed_elsewhere(libraries)
+    if elsewhere:
+        yield "needed and not here", listed([printable(name) for name in elsewhere])
     for group in alternatives(libraries):
         yield "one of these is loaded", listed([printable(item.name[start:]) for item in group])
     for item in libraries:
@@ -180,8 +242,9 @@ def _partial(item: Inspected, coverage: LibraryCoverage) -> Iterator[str]:
     support = coverage.support
     partial = [gpu.capability for gpu in gpus_of([item]) if support[gpu.capability] is Support.PARTIAL]
     for tally, devices in grouped((coverage.tally[device], str(device)) for device in partial).items():
-        has = "has" if tally.none == 1 else "have"
-        yield f"for {listed(devices)}, {_of(tally.none, tally.total, 'containers')} {has} nothing that runs"
+        share = _of(tally.none, tally.total, "containers")
+        if tally.none:
+            yield f"for {listed(devices)}, {share} {'has' if tally.none == 1 else 'have'} nothing that runs"
 
 
 def _elsewhere(item: Inspected, coverage: LibraryCoverage) -> Iterator[str]:
@@ -199,8 +262,12 @@ def _sections(names: Sequence[str]) -> str:
     return listed([*named, f"in {rest:,} more sections"] if rest > 0 else named)
 
 
-def _not_judged(coverage: LibraryCoverage) -> Iterator[str]:
+def _not_judged(item: Inspected, coverage: LibraryCoverage) -> Iterator[str]:
     """Yield the numbers of containers without kernels or for the linker, and of images of unknown kinds."""
+    if coverage.picked:
+        share, inside = _share(coverage.picked, coverage.containers), listed(list(item.linked_in))
+        of = f"as {inside} linked in" if inside else "as NVIDIA's libraries that are linked in"
+        yield f"{share} hold one or two architectures each, {of}: they are picked by device, and not judged"
     if coverage.nothing_to_run:
         linked = "LTO IR for a link at run time, or " if coverage.ltoir else ""
         has, what = ("has", "a unit") if coverage.nothing_to_run == 1 else ("have", "units")
@@ -223,6 +290,11 @@ def _raw(item: Inspected) -> Iterator[str]:
             some, lie, them = (f"{name}s", "lie", "them") if count > 1 else (name, "lies", "it")
             where = f"{count:,} {some} (sm_{arches}) {lie} outside of containers"
             yield f"{where}: the library itself hands {them} to the driver; counted, not judged"
+
+
+def _behind(item: Inspected) -> Iterator[str]:
+    if item.behind:
+        yield f"{item.behind} lies behind its sections, and is not looked into: unpack it and name the folder"
 
 
 def _deep(item: Inspected) -> Iterator[str]:
@@ -248,15 +320,29 @@ def _needed_drivers(item: Inspected, coverage: LibraryCoverage) -> Iterator[str]
     """
     isa, counted = coverage.isa, ", by Linux's numbers" if item.kind is FileKind.DLL else ""
     if coverage.zstd:
-        by_name = any(name.endswith(".so.13") for name in (item.soname or "", *item.needed))
-        floor = FLOOR_13 if by_name or (isa or (0, 0)) >= _PTX_OF_CUDA_13 else FLOOR_ZSTD
-        yield f"images are packed with zstd, which needs driver {floor} or newer{counted}"
+        yield f"images are packed with zstd, which needs driver {FLOOR_ZSTD} or newer{counted}"
+    by_name = any(name.endswith(".so.13") for name in (item.soname or "", *item.needed))
+    if coverage.zstd and (by_name or (isa or (0, 0)) >= _PTX_OF_CUDA_13):
+        yield f"it is made with CUDA 13, whose run time needs driver {FLOOR_13} or newer{counted}"
     if isa and Support.JIT in coverage.support.values():
-        jit = ptx_floor(isa)
-        driver = f"driver {jit} or newer{counted}" if jit else "a driver newer than any that is known here"
+        driver = f"driver {_jit_floor(isa)} or newer{counted}"
         if isa < _PTX_OF_CUDA_12:
             driver = f"no driver newer than {FLOOR_12}{counted}"
         yield f"its PTX is of version {dotted(isa)}: JIT needs {driver}"
+
+
+def _jit_floor(isa: tuple[int, int]) -> str:
+    """Return the oldest driver that compiles PTX of version ``isa``: of CUDA 13, PTX 9.2 came with 13.2."""
+    return ptx_floor(isa) or f"of CUDA {isa[0] + _CUDA_BEFORE_PTX}.{isa[1]}"
+
+
+def floors_of(libraries: Iterable[Inspected]) -> dict[str, str | None]:
+    """Return the drivers that JIT and images packed with zstd need; ``None`` where nothing needs one."""
+    codes = [item.coverage for item in libraries if item.coverage]
+    isas = [code.isa for code in codes if code.isa and Support.JIT in code.support.values()]
+    newest = max(isas, default=None)
+    jit = _jit_floor(newest) if newest and newest >= _PTX_OF_CUDA_12 else None
+    return {"JIT": jit, "zstd": FLOOR_ZSTD if any(code.zstd for code in codes) else None}
 
 
 def _plural(count: int, thing: str) -> str:

@@ -151,16 +151,12 @@ def _in_file(
     head = _head(path, what)
     if is_library(name, head):
         return {name: path}
+    _require_opened(name, head, what)
     if is_zip(head):
         return _without_top(read_zip(path, scratch, what), name)
     packing = packing_of(head)
     if packing or is_tar(head):
         return _without_top(read_tar(path, packing, what, scratch, reporter), name)
-    if head.startswith(DEBIAN_PACKAGE):
-        raise ValidationError(
-            f"{what} is a Debian package, and its tar is not looked into",
-            advice="Unpack it with `dpkg-deb --extract` and name the folder.",
-        )
     if _SUFFIX.search(name):
         raise ValidationError(
             f"{what} is no archive, whatever its name says",
@@ -168,6 +164,32 @@ def _in_file(
             advice="It may be cut short or an error page; fetch it again.",
         )
     return {}
+
+
+_LEFT = (
+    (DEBIAN_PACKAGE, "a Debian package", "dpkg-deb --extract FILE FOLDER"),
+    (b"\xed\xab\xee\xdb", "an RPM package", "rpm2archive FILE, then tar --extract"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive", "7z x FILE"),
+    (b"hsqs", "a squashfs image", "unsquashfs FILE"),
+    (b"Rar!", "a RAR archive", "unrar x FILE"),
+    (b"MSCF", "a cabinet", "cabextract FILE"),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an installer of Windows (msi)", "msiextract FILE"),
+    (b"xar!", "a package of macOS", "pkgutil --expand-full FILE FOLDER"),
+    (b"070701", "a cpio archive", "cpio --extract < FILE"),
+)
+"""Formats that are not opened: their first bytes, name, and the program that unpacks them."""
+
+
+def _require_opened(name: str, head: bytes, what: str) -> None:
+    """Raise ``ValidationError`` for a package or archive of a format that is not opened."""
+    known = next((row[1:] for row in _LEFT if head.startswith(row[0])), None)
+    if name.lower().endswith(".conda") and is_zip(head):
+        known = ("a package of conda", "cph extract FILE")
+    if known:
+        raise ValidationError(
+            f"{what} is {known[0]}, and is not looked into",
+            advice=f"Unpack it with `{known[1]}` and name the folder.",
+        )
 
 
 def _without_top(files: dict[str, Path], name: str) -> dict[str, Path]:

@@ -117,7 +117,8 @@ def _inspected(name: str, file: Path, *, deep: bool) -> Inspected:
     reading = read_file(name, file, symbols=False, deep=deep)
     if reading.problem is not None:
         code = reading.problem.code
-        return Inspected(name=name, problem=f"{code.name} {reading.problem.message}", code=code)
+        what = f"{code.name} {reading.problem.message}"
+        return Inspected(name=name, problem=what, code=code, size=file.stat().st_size)
     loaded = reading.loaded
     return Inspected(
         name=name,
@@ -129,6 +130,8 @@ def _inspected(name: str, file: Path, *, deep: bool) -> Inspected:
         needed=(*loaded.needed, *(reading.dll.forwards if reading.dll else ())) if loaded else (),
         raw=reading.raw,
         deep=reading.deep,
+        behind=reading.behind,
+        linked_in=reading.linked_in,
     )
 
 
@@ -173,7 +176,7 @@ def _entry(item: Inspected) -> dict[str, object]:
         "machine": item.machine or None,
         "soname": item.soname,
         "needed": list(item.needed),
-        "size": item.size,
+        "size": 0 if item.problem else item.size,
         **_code(coverage),
         "raw": counts_of(item.raw),
         "capabilities": _capabilities(item, item.runnable) if item.runnable else {},

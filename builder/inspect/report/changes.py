@@ -9,7 +9,7 @@ from builder.binary.comparison import Comparison, Effect, Pair, SupportChange, c
 from builder.binary.coverage import Support
 from builder.binary.fatbin_format import Kind
 from builder.binary.library import Inspected
-from builder.contents.sentences import where
+from builder.contents.sentences import floors_of, where
 from builder.contents.supported_gpus import InspectedSource
 from builder.facts.gpu.architectures import Capability
 from builder.facts.gpu.table import Gpu
@@ -66,7 +66,20 @@ def sentence(comparison: Comparison) -> str:
         if which is effect
     ]
     clauses += _lost_by_one(comparison)
-    return (" ".join(clauses) or "Runs on the same GPUs as before, in the same way.") + caution
+    same = "" if clauses else "Runs on the same GPUs as before"
+    floors = list(_floors(comparison))
+    if same:
+        clauses = [f"{same}." if floors else f"{same}, in the same way."]
+    return " ".join([*clauses, *floors]) + caution
+
+
+def _floors(comparison: Comparison) -> Iterator[str]:
+    """Yield a sentence for each driver floor that changed: JIT's, and that of images packed with zstd."""
+    before, now = (floors_of(libraries) for libraries in comparison.read)
+    for what, floor in now.items():
+        if floor != before[what]:
+            old = before[what] or "no driver newer than the rest"
+            yield f"{what} needs driver {floor} now, {old} before." if floor else f"{what} is not needed now."
 
 
 def _lost_by_one(comparison: Comparison) -> Iterator[str]:

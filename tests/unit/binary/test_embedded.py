@@ -10,7 +10,12 @@ import pytest
 
 from builder.binary.elf import read_elf
 from builder.binary.elf_headers import FormatError, read_sections
-from builder.binary.embedded import dlopened_names, embedded_version
+from builder.binary.embedded import (
+    archive_behind,
+    dlopened_names,
+    embedded_version,
+    static_libraries,
+)
 from builder.binary.library import wheel_version
 from tests.support.factories.binaries import assert_refused, elf, header_of, patched
 from tests.support.tables import table
@@ -152,3 +157,26 @@ def test_only_constants_are_looked_at() -> None:
 
 def test_a_file_full_of_names_is_not_read_to_its_end() -> None:
     assert len(_opens("libcudnn.so.9", b"".join(b"\0libcudnn_%d.so\0" % n for n in range(9999)))) == 64
+
+
+@pytest.mark.parametrize(
+    ("behind", "kind"),
+    [
+        (b"", ""),
+        (bytes(64), ""),
+        (b"PK\x03\x04" + bytes(99), "a zip"),
+        (bytes(512) + b"hsqs" + bytes(99), "a squashfs image"),
+        (bytes(9) + b"7z\xbc\xaf\x27\x1c" + bytes(99), "a 7z archive"),
+        (bytes(1 << 14) + b"PK\x05\x06" + bytes(18), "a zip"),
+    ],
+)
+def test_an_archive_behind_a_program_is_seen(behind: bytes, kind: str) -> None:
+    """Self-extracting programs, and AppImages, carry one behind their sections."""
+    library = elf({".rodata": b"x"})
+    assert archive_behind(library + behind, read_sections(library)) == kind
+
+
+def test_a_function_that_no_other_file_brings_is_linked_in() -> None:
+    names = b"\0cudnnCreate\0cublasCreate_v2\0"
+    assert static_libraries(names, ["libc.so.6"]) == ("cuDNN", "cuBLAS")
+    assert static_libraries(names, ["libcublas.so.11"]) == ("cuDNN",)

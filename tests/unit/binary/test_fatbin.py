@@ -111,10 +111,10 @@ GOOD = sass(50, 60)
         (bytes(64), "holds no container", 0),
         (b"\x00" * 8 + b"junk" * 8, "no container where one must begin", 8),
         (GOOD + b"junk" * 8, "no container where one must begin", len(GOOD)),
-        (struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 0) + bytes(64), "size zero", 0),
+        (struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 0) + bytes(64), "holds empty containers alone", 0),
         (struct.pack("<IHHQ", 0xBA55ED50, 2, 16, 64) + bytes(64), "unknown container version 2", 0),
         (struct.pack("<IHHQ", 0xBA55ED50, 1, 0, 64) + bytes(64), "header of 0 bytes", 0),
-        (container(image(SASS, 50, payload=0)), "image of 0 bytes does not fit", 16),
+        (container(image(SASS, 50, payload=0)), "holds empty containers alone", 0),
         (container(image(SASS, 50, LZ4, payload=24, packed=0)), "compressed image of 0 bytes", 16),
         (container(image(SASS, 50, LZ4 | ZSTD)), "packed in two ways", 16),
         (container(image(SASS, 5)), "image for architecture 5", 16),
@@ -385,9 +385,38 @@ def test_no_whole_container_in_a_bare_fatbin_and_in_any_section(name: str, told:
         assert str(inside) == said.replace(f"{offset:#x}", f"{inside.offset:#x}")
 
 
+EMPTY = struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 0)
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        EMPTY,
+        container(image(SASS, 50, payload=0)),
+        container(struct.pack("<HHI", 7, 0x0101, 64) + bytes(56)),
+        bytes(64),
+    ],
+    ids=["an empty container", "an image without bytes", "an unknown kind without bytes", "padding"],
+)
+@pytest.mark.parametrize("section", [".nv_fatbin", ".ldata"])
+def test_what_a_driver_skips_stops_no_reader(section: str, between: bytes) -> None:
+    """torch 1.0.0 of PyPI has an empty container among 1,031."""
+    one = container(image(SASS, 50))
+    found = read_containers(elf({section: one + between + one}))
+    assert [len(each.images) for each in found] == [1, 1]
+    behind = image(SASS, 50) + bytes(64)
+    assert len(read_containers(elf({section: container(behind)}))[0].images) == 1
+
+
+def test_an_architecture_without_suffixes_has_none() -> None:
+    """torch 1.13.1's libtorch_cpu has an image for 6.0 with the flag that newer ones have for a suffix."""
+    (found,) = _read(container(image(SASS, 60, A), image(SASS, 90, A)))
+    assert [str(one.arch) for one in found.images] == ["60", "90a"]
+
+
 def test_the_first_eight_bytes_alone() -> None:
     _refused(BEGIN, "a container's header runs past the end of the file", 0)
-    _refused(BEGIN + bytes(8), "a container of size zero", 0)
+    _refused(BEGIN + bytes(8), "the file holds empty containers alone", 0)
 
 
 @pytest.mark.parametrize(

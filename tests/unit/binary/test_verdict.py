@@ -8,7 +8,7 @@ from builder.binary.coverage import Support
 from builder.binary.file_kinds import FileKind
 from builder.binary.library import Inspected, read_library
 from builder.binary.verdict import Verdict, alternatives, gpus_of, together, verdicts
-from builder.contents.sentences import parts_notes
+from builder.contents.sentences import notes, parts_notes
 from builder.facts.gpu.architectures import Arch, Capability
 from tests.support.factories.binaries import LTOIR, PTX, SASS, A, container, elf, image, patched, sass
 from tests.support.factories.libraries import coverage
@@ -155,6 +155,62 @@ def test_a_library_for_x86_runs_on_no_machine_that_is_arm() -> None:
     assert both[Capability(8, 7)].because == (arm.name,)
     assert both[Capability(9, 0)].because == ("a/liby.so", arm.name)
     assert Arch(8, 7) in (x86.coverage.sass if x86.coverage else ())
+
+
+def test_alternatives_by_capability_are_for_one_gpu_each() -> None:
+    """bitsandbytes 0.41.3 has libraries with cuBLASLt for 7.5 and newer, and without it for older GPUs."""
+    new = [_read(f"b/libbits_cuda{one}.so", sass(75, 80)) for one in (117, 118)]
+    old = [_read(f"b/libbits_cuda{one}_nolt.so", sass(52, 70)) for one in (117, 118)]
+    (group,) = alternatives([*new, *old])
+    assert [item.name for item in group] == [item.name for item in (*new, *old)]
+    found = together(group)
+    assert [(found[on].support, found[on].doubt) for on in (OLD, AMPERE)] == [(Support.NATIVE, "")] * 2
+    (pair,) = alternatives([new[0], old[0]])
+    assert pair == (new[0], old[0])
+    both = replace(old[0], coverage=new[0].coverage)
+    assert alternatives([new[0], both]) == (), "code for the same GPUs"
+
+
+STATIC = sass(35) * 4 + sass(52) * 4 + sass(70) * 4 + sass(80) * 4
+"""Containers of cuDNN and cuBLAS as they are linked in: each is for one architecture."""
+
+
+def test_an_application_s_own_containers_are_judged_and_those_of_linked_libraries_named(told: Told) -> None:
+    """mxnet-cu80 1.5.0 and torch 1.13.1 have cuDNN and cuBLAS inside, whose code chooses by device."""
+    item = _read("libmxnet.so", sass(52, 70, 80) * 20 + STATIC)
+    assert [verdicts(item)[on] for on in (OLD, AMPERE)] == [
+        Verdict(Support.NATIVE, because=("libmxnet.so",)) for _ in range(2)
+    ]
+    found = verdicts(item)[Capability(6, 1)]
+    assert (found.support, found.doubt) == (Support.NONE, "")
+    lost = verdicts(_read("libx.so", sass(52, 75, 80) * 20 + STATIC))[TURING]
+    assert (lost.support, bool(lost.doubt)) == (Support.NATIVE, False), "7.0's code runs on 7.5"
+    without = _read("liby.so", sass(52, 61, 80) * 20 + sass(52) * 8 + sass(80) * 8)
+    assert verdicts(without)[Capability(6, 1)].support is Support.PARTIAL
+    told("\n".join(notes(without)))
+
+
+def test_a_library_that_picks_its_code_by_device_is_known_by_its_containers() -> None:
+    """onnxruntime-ep-nv-tensorrt-rtx has tensorrt_rtx_*.dll, most of whose containers are for one GPU."""
+    item = _read("libnobody_knows.so", sass(75) * 4 + sass(80) * 4 + sass(86, 89) * 4)
+    assert item.coverage is not None
+    assert item.coverage.specialised
+    assert [verdicts(item)[on].support for on in (TURING, AMPERE, OLD)] == [
+        Support.NATIVE,
+        Support.NATIVE,
+        Support.NONE,
+    ]
+
+
+def test_containers_of_nvidia_s_libraries_make_no_answer_of_the_rest_doubtful() -> None:
+    """A package's provider has 184 containers, cuFFT beside it 24,454."""
+    provider = _read("lib/libonnxruntime_providers_cuda.so", sass(80, 90) * 10)
+    cufft = _read("lib/libcufft.so.11", (sass(75) + sass(80)) * 60)
+    found = together([provider, cufft])
+    assert [(found[on].support, found[on].doubt) for on in (TURING, AMPERE)] == [
+        (Support.NONE, ""),
+        (Support.NATIVE, ""),
+    ]
 
 
 TURING = Capability(7, 5)

@@ -40,6 +40,15 @@ SOURCES = {
     "one of two that are loaded by turns": [ONE, OTHER],
     "next to nothing": [FEW],
     "nothing": [],
+    "made at run time": [Inspected("libOpenMMCUDA.so", needed=("libcuda.so.1", "libnvrtc.so.12"))],
+    "something behind it": [Inspected("setup.exe", kind=FileKind.DLL, behind="a zip")],
+    "most is not read": [
+        Inspected("a", coverage(native=EVERYTHING), size=10),
+        Inspected("lib/libtorch.so", problem="A004 an image runs past the end", size=1000),
+    ],
+    "what it needs has less": [
+        Inspected("libpl.so", coverage(native=EVERYTHING), needed=("libcustatevec.so.1", "libc.so.6"))
+    ],
     "no device code": [PLAIN],
     "nothing to run": [PLAIN, IDLE],
     "outside of containers": [OUTSIDE],

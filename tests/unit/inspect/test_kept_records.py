@@ -5,6 +5,10 @@ from functools import cache
 
 import pytest
 
+from builder.binary.coverage import Support
+from builder.binary.library_names import _NOTHING_BELOW, lowest_served
+from builder.binary.verdict import verdicts
+from builder.facts.gpu.architectures import Capability
 from builder.inspect.atlas import RECORDS, record_file
 from builder.inspect.report.wheel_record import WheelRecord, loads, verdicts_of
 from tests.support import ROOT
@@ -36,6 +40,21 @@ def test_each_record_says_what_the_rules_of_today_say() -> None:
     to be reviewed."""
     differ = [one.label for one in records() if verdicts_of(one.source().libraries) != one.verdicts]
     assert differ == []
+
+
+def test_libraries_that_are_known_by_name_have_the_lowest_capability_of_their_records() -> None:
+    """Wheels of NVIDIA's in the atlas; of several with one name, that which serves most GPUs."""
+    lowest: dict[str, Capability] = {}
+    for one in records():
+        for item in one.source().libraries if one.name.startswith(("nvidia-", "custate", "cutensor")) else ():
+            name = item.soname or item.name.rpartition("/")[2]
+            served = [on for on, found in verdicts(item).items() if found.support is not Support.NONE]
+            if served:
+                lowest[name] = min(lowest.get(name, served[0]), *served, served[0])
+    for name in (name for names in _NOTHING_BELOW.values() for name in names.split()):
+        known = lowest_served(name)
+        assert known is not None
+        assert lowest[name] >= known > Capability(5, 0), name
 
 
 def test_every_library_was_read_and_no_difference_to_another_reader_is_without_a_reason() -> None:

@@ -425,6 +425,25 @@ def test_a_debian_package_is_no_archive_of_objects(opener: Opener, work: Path, t
     assert found(opener, work) == {"one.so": LIBRARY}
 
 
+@pytest.mark.parametrize(
+    ("name", "head"),
+    [
+        ("a.rpm", b"\xed\xab\xee\xdb\x03\0"),
+        ("a.7z", b"7z\xbc\xaf\x27\x1c\0\x04"),
+        ("a.squashfs", b"hsqs\x07\0\0\0"),
+        ("a.conda", b"PK\x03\x04\x14\0"),
+        ("a.msi", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"),
+        ("a.rar", b"Rar!\x1a\x07\x01\0"),
+        ("a.cab", b"MSCF\0\0\0\0"),
+    ],
+)
+def test_formats_that_are_not_opened_are_told_alike(
+    opener: Opener, work: Path, told: Told, name: str, head: bytes
+) -> None:
+    (work / name).write_bytes(head + bytes(64))
+    told(said(opener, work / name, ValidationError))
+
+
 def written(folder: Path, contents: Mapping[str, bytes]) -> Path:
     for name, data in contents.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

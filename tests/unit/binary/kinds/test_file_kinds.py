@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from builder.binary import fatbin
+from builder.binary import fatbin, file_kinds
 from builder.binary.coverage import Support
 from builder.binary.fatbin_format import Kind
 from builder.binary.file_kinds import FileKind, kind_of
@@ -179,3 +179,15 @@ def test_more_sections_than_any_static_library_has(monkeypatch: pytest.MonkeyPat
     assert read_library("libx.a", ar(dict.fromkeys(("a.o", "b.o", "c.o"), OBJECT))).problem is None
     crowded = read_library("libx.a", ar(dict.fromkeys(("a.o", "b.o", "c.o", "d.o"), OBJECT)))
     assert problem(crowded).startswith(f"E001 d.o: more than {3 * each} sections: take it apart by `ar x`")
+
+
+def test_an_import_library_of_windows_has_as_many_members_as_functions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """tensorflow-gpu 1.15.0 for Windows has a .lib of more than 32,768; microsoft.com's PE format has their
+    first bytes."""
+    monkeypatch.setattr(file_kinds, "_MOST_MEMBERS", 2)
+    imports = {f"f{number}.dll": b"\0\0\xff\xff\0\0\x64\x86" + bytes(12) for number in range(5)}
+    found = read_library("x.lib", ar({**imports, "a.o": OBJECT}))
+    assert (found.problem, len(found.containers)) == (None, 2)
+    assert "more than 2 members" in problem(read_library("y.lib", ar({f"{one}.o": OBJECT for one in "abc"})))

@@ -50,6 +50,16 @@ def test_a_kernel_is_a_stub_where_another_architecture_has_more() -> None:
     assert {name: len(on) for name, on in found.names.items()} == {"scale": 3, "add": 3, "idle": 3}
 
 
+def test_a_driver_takes_the_highest_image_also_where_it_is_broken() -> None:
+    """All payloads for 8.6 of a provider were overwritten: a card of 8.6 takes none of 8.0 instead."""
+    broken = sass_image(86, {"add": work(86)})
+    broken = broken[:64] + bytes(len(broken) - 64)
+    found = _read(container(sass_image(80, {"add": work(80)}), broken, ptx_image(80, {"add": ADDS})))
+    assert found.coverage is not None
+    support = [found.coverage.support[Capability.parse(name)] for name in ("8.0", "8.6", "8.9", "9.0")]
+    assert support == [Support.NATIVE, Support.NONE, Support.NONE, Support.JIT]
+
+
 def test_a_kernel_that_is_twice_in_a_container_is_whole_where_one_is() -> None:
     again = container(
         sass_image(52, {"scale": stub(52)}),

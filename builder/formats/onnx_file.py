@@ -39,6 +39,10 @@ _NAME, _EXTERNAL = 8, 13
 
 _LFS = b"version https://git-lfs"
 
+_ORT_FORMAT, _IDENTIFIER_AT = b"ORTM", slice(4, 8)
+"""The file identifier of ONNX Runtime's own format, ``.ort``, and its place in a FlatBuffer
+(``onnxruntime/core/flatbuffers/schema/ort.fbs``)."""
+
 _NAME_THE_FILE = "Name the .onnx file of the model."
 
 _FETCH_AGAIN = "Fetch it again."
@@ -88,6 +92,8 @@ class OnnxFile:
 def read_onnx(path: Path) -> OnnxFile:
     """Return the model in ``path``, after checking that the files with its weights exist.
 
+    A model in ONNX Runtime's own format (``.ort``) is not looked into: it has no opsets and operators here.
+
     Raises ``ValidationError`` (no such file, not ONNX, missing weights) or ``IntegrityError`` (the model or
     its weights are cut short).
     """
@@ -105,7 +111,8 @@ def _read(path: Path) -> OnnxFile:
         if not status.st_size:
             raise _cut_short(path, "it is empty")
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return _model(path, data)
+            is_ort = data[_IDENTIFIER_AT] == _ORT_FORMAT
+            return OnnxFile({}, {}, ()) if is_ort else _model(path, data)
     except OSError as error:
         raise ValidationError(
             f"{_name(path)} cannot be read", cause=error.strerror or "", advice="Name a model's file."

@@ -101,13 +101,17 @@ def _pair(pair: Pair, gpus: Sequence[Gpu]) -> dict[str, object]:
         "old": _library_json(pair.old),
         "new": _library_json(pair.new),
         "capabilities": _changes(pair.changes(gpus)) if pair.has_code and not pair.unread else {},
-        "size": {"old": sum(library.size for library in old), "new": sum(library.size for library in new)},
+        "size": {"old": _size(old), "new": _size(new)},
         "bytes": sizes,
     }
 
 
 def _library_json(item: Inspected | None) -> dict[str, object] | None:
     return {"name": item.name, "problem": item.problem or None} if item else None
+
+
+def _size(libraries: Iterable[Inspected]) -> int:
+    return sum(library.size for library in libraries if not library.problem)
 
 
 def _inspected(name: str, file: Path, *, deep: bool) -> Inspected:

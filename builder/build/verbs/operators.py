@@ -19,7 +19,7 @@ from builder.build.check_tools import tools_of
 from builder.compile.plan import PlanOptions
 from builder.contents.reading import manifest_bytes, read_file
 from builder.contents.supported_gpus import promise_of
-from builder.errors import CheckFailedError, ValidationError
+from builder.errors import CheckFailedError, ToolMissingError, ValidationError
 from builder.facts.gpu.architectures import Capability
 from builder.facts.ort import operators
 from builder.facts.ort.operators import OperatorTable
@@ -47,6 +47,9 @@ _NO_CARD = Capability(8, 6)
 
 _LONGEST = 500
 """The most characters that are shown of ONNX Runtime's own message; its end has the reason."""
+
+_LOCALE = re.compile(r"Failed to construct locale with name:\s*([\w.@-]+?):?(?:\s|locale::|$)")
+"""StringNormalizer's message (``onnxruntime/core/providers/cpu/nn/string_normalizer.cc``)."""
 
 _HOST = re.compile(r"libonnxruntime\.so(?:\.[\d.]+)?\Z")
 
@@ -88,9 +91,14 @@ def model_report(
     with _provider(wiring, source) as provider:
         runtime = tools_of(wiring, plan_options).card_runtime()
         with wiring.reporter.step(f"open {name} on a virtual card"):
-            models = [ModelToOpen(model=model.absolute())]
-            (opening,) = open_models(provider.folder, models, _card(provider), runtime=runtime)
+            models, card = [ModelToOpen(model=model.absolute())], _card(provider)
+            (opening,) = open_models(provider.folder, models, card, runtime=runtime)
         if opening.error:
+            if locale := _LOCALE.search(opening.error):
+                raise ToolMissingError(
+                    f"this machine has no locale {locale[1]}, which {name} asks for",
+                    advice=f"It is no fault of the model. `sudo locale-gen {locale[1]}` makes it.",
+                )
             why = _why(opening.error, provider)
             raise CheckFailedError(f"{name} does not open with {provider.label}: {why}")
         table = _table(wiring, provider, runtime) if lacks_kernel(opening) else None
@@ -101,6 +109,7 @@ def model_report(
         opsets=file.opsets,
         nodes=opening.counts,
         cpu=nodes_on_cpu(opening, table),
+        card=card.capability,
     )
     return json.dumps(plan.document(), indent=2) if as_json else "\n".join(plan.lines())
 

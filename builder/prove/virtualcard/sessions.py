@@ -382,6 +382,8 @@ class ModelPlan:
     nodes: Mapping[str, int]
     """The number of nodes after ONNX Runtime's optimisations, by provider."""
     cpu: tuple[OnCpu, ...]
+    card: str
+    """The compute capability of the card that was assumed."""
 
     def document(self) -> dict[str, object]:
         """Return the JSON form; its schema is ``docs/schemas/inspect-model.schema.json``."""
@@ -392,7 +394,7 @@ class ModelPlan:
         total = sum(self.nodes.values())
         where = ", ".join(f"{count} on {provider}" for provider, count in sorted(self.nodes.items()))
         yield (
-            f"{self.model} with {self.package}, ONNX Runtime {self.onnxruntime}: "
+            f"{self.model} with {self.package}, ONNX Runtime {self.onnxruntime}, on a card of {self.card}: "
             f"{total} node{'s' * (total != 1)}, {where}"
         )
         counts: Counter[tuple[str, str]] = Counter()

@@ -16,7 +16,7 @@ from onnx import TensorProto, helper
 
 from builder.build.verbs.operators import model_report, operators_report
 from builder.compile.plan import PlanOptions
-from builder.errors import BuilderError, CheckFailedError, NothingToDoError, ValidationError
+from builder.errors import BuilderError, CheckFailedError, NothingToDoError, ToolMissingError, ValidationError
 from builder.formats.json_values import json_text
 from builder.formats.package_names import MANIFEST
 from builder.io.process import Completed
@@ -252,6 +252,16 @@ def test_a_model_that_is_refused_is_told_why_and_what_to_do(
 ) -> None:
     desk.child.answer = {**ANSWER, "error": said}
     with refused(CheckFailedError):
+        desk.model(thin(tmp_path), model)
+
+
+def test_a_locale_that_this_machine_lacks_is_no_fault_of_the_model(
+    desk: Desk, tmp_path: Path, model: Path, refused: Refused
+) -> None:
+    """The message of string_normalizer.cc, with the C++ library's in it."""
+    what = "en_US.UTF-8:locale::facet::_S_create_c_locale name not valid:Please, install necessary"
+    desk.child.answer = {**ANSWER, "error": f"Failed to construct locale with name:{what}"}
+    with refused(ToolMissingError):
         desk.model(thin(tmp_path), model)
 
 

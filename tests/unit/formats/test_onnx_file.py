@@ -6,11 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from builder.errors import BuilderError, IntegrityError, ValidationError
-from builder.formats.onnx_file import External, read_onnx
+from builder.formats.onnx_file import External, OnnxFile, read_onnx
 from tests.support.messages import Refused, Told
 
 OUTPUT = helper.make_tensor_value_info("o", TensorProto.FLOAT, [1])
@@ -75,6 +76,15 @@ def test_a_domain_that_only_a_function_imports_has_that_function_s_opset(tmp_pat
         tmp_path, branch, [function], [helper.make_opsetid("", 17), helper.make_opsetid("mine", 1)]
     )
     assert read_onnx(path).opsets == {"ai.onnx": 17, "mine": 1, "com.microsoft": 1}
+
+
+def test_a_model_of_onnx_runtime_s_own_format_is_taken(tmp_path: Path) -> None:
+    """ONNX Runtime itself writes it."""
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "model.ort")
+    options.add_session_config_entry("session.save_model_format", "ORT")
+    onnxruntime.InferenceSession(str(made(tmp_path)), options, providers=["CPUExecutionProvider"])
+    assert read_onnx(tmp_path / "model.ort") == OnnxFile({}, {}, ())
 
 
 def test_external_data_is_read_and_has_to_be_there_whole(tmp_path: Path, told: Told) -> None:

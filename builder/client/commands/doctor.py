@@ -40,7 +40,7 @@ from builder.client.probe.detect import (
     Surroundings,
     detect,
 )
-from builder.client.probe.system import driver_on_disk, read_kernel
+from builder.client.probe.system import LIBRARIES, driver_on_disk, read_kernel
 from builder.client.trials.try_out import OrtTrials, host_of, model_file, reason
 from builder.errors import BuilderError, CheckFailedError, ConfigError, NothingToDoError
 from builder.files.digest import Digest, has_bytes
@@ -131,13 +131,13 @@ def _value(findings: Sequence[MachineFinding], observed: Observations) -> Dict[s
     return {
         "findings": [
             {
-                "code": finding.code,
-                "severity": finding.severity.value,
-                "seen": finding.seen,
-                "means": finding.means,
-                "do": finding.do,
+                "code": one.code,
+                "severity": one.severity.value,
+                "seen": one.seen,
+                "means": one.means,
+                "do": one.do,
             }
-            for finding in findings
+            for one in findings
         ],
         "place": observed.system.place,
         "platform": observed.platform,
@@ -238,22 +238,15 @@ def examine_failure(context: CommandContext, prefix: Prefix, said: str) -> Obser
     return replace(observed, installed=installed, broken=broken, trial=trial, hosts=hosts)
 
 
-_SYSTEMS_LIBRARIES = (
-    "usr/lib/x86_64-linux-gnu",
-    "usr/lib/aarch64-linux-gnu",
-    "usr/local/lib",
-    "usr/lib64",
-    "usr/lib",
-)
-
-
 def _hosts(observed: Observations, around: Surroundings) -> Iterator[str]:
     """Yield the host libraries of ONNX Runtime that a program finds before its own one."""
     windows = observed.system.place == "windows"
     variable = around.env.get("PATH" if windows else LIBRARY_PATH, "")
     named = [Path(text) for text in re.split("[:;]" if not windows else ";", variable) if text]
     system = (
-        [around.root / "Windows/System32"] if windows else [around.root / text for text in _SYSTEMS_LIBRARIES]
+        [around.root / "Windows/System32"]
+        if windows
+        else [around.root / text for text in ("usr/local/lib", *LIBRARIES)]
     )
     for folder in dict.fromkeys((*named, *system)):
         with suppress(OSError):

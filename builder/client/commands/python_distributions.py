@@ -84,7 +84,7 @@ def broken_imports(
 
 def _failure(place: Path, ask: Ask, running: str) -> Optional[str]:
     programs = ("bin/python", "Scripts/python.exe")
-    own = (parent / program for parent in place.parents[:3] for program in programs)
+    own = (parent / program for parent in list(place.parents)[:3] for program in programs)
     python = next((str(path) for path in own if path.is_file()), running)
     try:
         answer = ask([python, "-I", "-c", _IMPORT, str(place)], _SECONDS)

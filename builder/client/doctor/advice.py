@@ -74,7 +74,7 @@ def places() -> Mapping[str, PlaceAdvice]:
 def finding(code: str, seen: str, **values: object) -> MachineFinding:
     """Return the finding ``code`` with the observation ``seen``; ``values`` fill its advice."""
     general = catalogue()[code]
-    means, do = (text.format(**values) for text in (general.means, general.do))
+    means, do = (text.format(**values).rstrip() for text in (general.means, general.do))
     return replace(general, seen=seen, means=means, do=do, values=values)
 
 

@@ -10,7 +10,7 @@ from typing import Dict, Iterator, NamedTuple
 from builder.client.doctor.advice import MachineFinding, finding
 from builder.client.doctor.check_machine import access_lost, linux_driver_in_wsl, wsl_500
 from builder.client.doctor.messages import code_of_number, explain
-from builder.client.doctor.missing_library import missing_library
+from builder.client.doctor.missing_library import cudnn_that_fits, missing_library, wheel_that_fits
 from builder.client.doctor.observations import NO_DEVICE, Observations, Outcome
 from builder.formats.missing_kernels import missing_kernel_cause
 from builder.formats.text import grouped
@@ -110,9 +110,10 @@ _IMPORTS = ("D311", "D401")
 def _broken(observed: Observations, folder: str, seen: str) -> MachineFinding:
     there = [one for one in observed.distributions if one.folder == folder]
     again = " ".join(f"{one.name}=={one.version}" for one in there)
+    left = "`pip list` shows which one is left: `pip install --force-reinstall --no-deps NAME`"
     remove = f"`pip uninstall {' '.join(one.name for one in there)}`, then install one of them alone."
-    whole = f"`pip install --force-reinstall --no-deps {again or 'onnxruntime'}` with that Python."
-    return finding("D311", seen, do=remove if len(there) > 1 else whole)
+    whole = f"`pip install --force-reinstall --no-deps {again}`" if again else left
+    return finding("D311", seen, do=remove if len(there) > 1 else f"{whole} with that Python.")
 
 
 def explained(observed: Observations, what: str, failure: str) -> MachineFinding:
@@ -132,15 +133,16 @@ def explained(observed: Observations, what: str, failure: str) -> MachineFinding
     code, values = known
     hosts = f". Here are {', '.join(observed.hosts)}" if observed.hosts else ""
     cuda = (observed.installed and observed.installed.cuda) or "12"
-    defaults = {"part": "A part", "version": "9", "branch": "of the same branch", "here": "", "path": hosts}
+    defaults = {"part": "A part", "branch": "of the same branch", "here": "", "path": hosts}
     if code == "D311":
         return _broken(observed, "", sentence)
     filled = {
         **defaults,
         "cuda": cuda.partition(".")[0],
+        "wheel": wheel_that_fits(observed),
         **{key: text for key, text in values.items() if text},
+        "version": cudnn_that_fits(observed, values.get("version") or "9"),
     }
-    filled["version"] += ".*"
     return finding(code, sentence, **filled)
 
 

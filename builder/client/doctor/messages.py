@@ -26,6 +26,12 @@ TensorRT."""
 _NAME = re.compile(r"\b(cudaError[A-Z]\w+|CUDA_ERROR_[A-Z]\w+)")
 
 
+_FAILED = re.compile(
+    r"\[ONNXRuntimeError\]|Traceback \(most|\w*(?:Error|Exception)\b ?:|\[F:|terminate called"
+)
+"""What a text has that tells of a failure: a harmless line beside it is not its cause."""
+
+
 class CudaError(NamedTuple):
     """An error of CUDA's runtime or driver: its number, and the code of the finding that explains it."""
 
@@ -85,6 +91,7 @@ def explain(text: str, devices: Sequence[Device] = ()) -> Optional[Tuple[str, Di
     known = [device.capability for device in devices if device.capability]
     for row in _table()[1]:
         match = row.pattern.search(text)
-        if match and (row.below is None or any(capability < row.below for capability in known)):
+        here = row.below is None or any(capability < row.below for capability in known)
+        if match and here and not ("harmless" in row.values and _FAILED.search(text)):
             return row.code, {**row.values, **match.groupdict("")}
     return None

@@ -8,7 +8,7 @@ newer.
 from __future__ import annotations
 
 import re
-from typing import Dict, Optional
+from typing import Dict, List, Optional
 
 from builder.client.doctor.advice import MachineFinding, finding
 from builder.client.doctor.observations import Observations
@@ -54,16 +54,29 @@ def missing_library(observed: Observations, failure: str, seen: str) -> Optional
     return finding("D407" if other else "D405", seen, **values)
 
 
+def wheel_that_fits(observed: Observations) -> str:
+    """Return what pip installs for the GPUs: of a cuDNN that has code for all of them."""
+    return _FOR_OLD if _before_turing(observed) else _FOR_12
+
+
+def cudnn_that_fits(observed: Observations, version: str) -> str:
+    """Return the version for pip of a cuDNN of which ``version`` is known; 9.11 and newer lack old GPUs."""
+    return "9.10.2.21" if version == "9" and _before_turing(observed) else f"{version}.*"
+
+
+def _before_turing(observed: Observations) -> List[Capability]:
+    known = [device.capability for device in observed.devices if device.capability]
+    return [capability for capability in known if capability < _TURING]
+
+
 def _remedy(observed: Observations, of: str) -> str:
     """Return the wheel or package that fits the driver and the GPUs, of those that bring the library."""
-    known = [device.capability for device in observed.devices if device.capability]
-    old = [capability for capability in known if capability < _TURING]
-    driver = observed.driver
+    old, driver = _before_turing(observed), observed.driver
     too_old = driver is not None and below_floor(driver, _FLOOR_13)
     own = (
         "Run `install` again: it fetches what is missing."
         if observed.installed
-        else ("`python3 ortpacks.pyz install` brings a package with all libraries, for this GPU and driver.")
+        else "`python3 ortpacks.pyz install` brings a package with all libraries, for this GPU and driver."
     )
     if old:
         return (

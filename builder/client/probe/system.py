@@ -48,8 +48,8 @@ _IN_POD = "run/secrets/kubernetes.io"
 
 _LXC_DEVICES = ("dev/.lxc", "dev/lxd/sock", "dev/incus/sock")
 
-_TOLD = re.compile(r"(?:^|\0)container=([\w-]+)")
-"""The kind of container in the environment of its first process (systemd.io/CONTAINER_INTERFACE)."""
+_TOLD, _KIND = re.compile(r"(?:^|\0)container=([\w-]+)"), re.compile(r"(?!wsl)[a-z][\w-]{0,31}")
+"""The kind of container in its first process's environment (systemd.io/CONTAINER_INTERFACE), and its form."""
 
 _HYPERVISORS = re.compile(
     r"(?i)qemu|kvm|vmware|virtualbox|innotek|xen|virtual machine|amazon ec2|google compute|openstack|bochs"
@@ -101,22 +101,22 @@ def c_library() -> str:
 
 def _is_wsl(root: Path) -> bool:
     release = _text(root / "proc/sys/kernel/osrelease")
-    return (root / "dev/dxg").exists() or "microsoft" in release.lower()
+    return _there(root / "dev/dxg") or "microsoft" in release.lower()
 
 
 def _container(root: Path, env: Mapping[str, str], mounts: List[_Mount]) -> Optional[str]:
     """Return the kind of the innermost container around this process; ``None`` outside of one."""
-    if "KUBERNETES_SERVICE_HOST" in env or (root / _IN_POD).is_dir():
+    if "KUBERNETES_SERVICE_HOST" in env or _there(root / _IN_POD):
         return "kubernetes"
-    marked = next((name for mark, name in _MARKS if (root / mark).exists()), None)
+    marked = next((name for mark, name in _MARKS if _there(root / mark)), None)
     engines = " ".join(f"{mount.root} {mount.options}" for mount in mounts if mount.point in _MOUNTED)
     groups = _text(root / "proc/1/cgroup")
     told = [_text(root / "run/systemd/container").strip(), *_TOLD.findall(_text(root / "proc/1/environ"))]
-    named = next(filter(None, (*told, env.get("container"))), None)
+    named = next(filter(_KIND.fullmatch, (*told, env.get("container", ""))), None)
     by_name = next((kind for part, kind in _GROUPS.items() if part in engines or part in groups), None)
     if by_name in ("kubernetes", "kubepods"):
         return by_name
-    if any((root / path).exists() for path in _LXC_DEVICES) or any(
+    if any(_there(root / path) for path in _LXC_DEVICES) or any(
         mount.kind == "fuse.lxcfs" and mount.point.startswith("/proc/") for mount in mounts
     ):
         by_name = by_name or "lxc"
@@ -155,7 +155,7 @@ def _is_virtual(root: Path) -> bool:
     if flags:
         return "hypervisor" in flags[1].split()
     firmware = " ".join(_text(root / "sys/class/dmi/id" / name) for name in ("sys_vendor", "product_name"))
-    return bool(_HYPERVISORS.search(firmware)) or (root / "sys/hypervisor/type").exists()
+    return bool(_HYPERVISORS.search(firmware)) or _there(root / "sys/hypervisor/type")
 
 
 def _vgpu(root: Path) -> Optional[str]:
@@ -165,7 +165,7 @@ def _vgpu(root: Path) -> Optional[str]:
 
 def _jetson(root: Path) -> Optional[str]:
     model = _text(root / "proc/device-tree/model").strip("\0 \n")
-    if not (root / "etc/nv_tegra_release").exists() and "jetson" not in model.lower():
+    if not _there(root / "etc/nv_tegra_release") and "jetson" not in model.lower():
         return None
     return model or "Tegra"
 
@@ -177,9 +177,22 @@ def _glibc(root: Path, libc: str) -> Optional[str]:
     return MUSL if any(root.glob("lib/ld-musl-*")) else None
 
 
+_MOST_BYTES = 1 << 22
+"""Read of a file at most: mounts of thousands of containers are less."""
+
+
+def _there(path: Path) -> bool:
+    """Return whether ``path`` exists; what is in a folder that may not be searched does not."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        with path.open("rb") as file:
+            return file.read(_MOST_BYTES).decode(errors="replace")
     except OSError:
         return ""
 
@@ -222,7 +235,7 @@ _OPEN, _PROPRIETARY = "Open Kernel Module", "Kernel Module"
 _OWN_CAPS = ("nvidia-cap1", "nvidia-cap2")
 """The device files that make and watch MIG instances (``/proc/driver/nvidia/capabilities/mig``)."""
 
-_LIBRARIES = ("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/lib")
+LIBRARIES = ("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/lib")
 
 
 def read_kernel(root: Path) -> Kernel:
@@ -231,13 +244,13 @@ def read_kernel(root: Path) -> Kernel:
     version, caps = _text(root / VERSION), (path.name for path in (root / "dev/nvidia-caps").glob("*"))
     return Kernel(
         cards=tuple(_cards(root / "sys/bus/pci/devices")),
-        loaded=(root / "sys/module/nvidia").is_dir() or (root / VERSION).is_file(),
+        loaded=_there(root / "sys/module/nvidia") or _there(root / VERSION),
         control=_control(root / "dev/nvidiactl"),
         open_module=_OPEN in version if _PROPRIETARY in version else None,
         instances=len(list(proc.glob("capabilities/gpu*/mig/gi*/ci*"))),
         instance_files=any(name not in _OWN_CAPS for name in caps),
         linux_libcuda=_linux_libcuda(root),
-        dxg=(root / "dev/dxg").exists(),
+        dxg=_there(root / "dev/dxg"),
         dxgdmal=any((root / "usr/lib/wsl/drivers").glob("*/libnvdxgdmal.so.1")),
     )
 
@@ -253,7 +266,7 @@ def driver_on_disk(root: Path) -> Optional[str]:
 
 def _linux_libcuda(root: Path) -> Optional[str]:
     """Return the path of a Linux driver's libcuda; Windows' for WSL has no version of a driver's form."""
-    paths = (path for folder in _LIBRARIES for path in sorted((root / folder).glob("libcuda.so.*")))
+    paths = (path for folder in LIBRARIES for path in sorted((root / folder).glob("libcuda.so.*")))
     return next((str(path) for path in paths if _LIBCUDA.fullmatch(path.name)), None)
 
 
@@ -262,7 +275,7 @@ def _cards(devices: Path) -> Iterator[PciCard]:
         vendor, kind, device = (_number(folder / name) for name in ("vendor", "class", "device"))
         if vendor == _NVIDIA and kind is not None and kind >> 16 == _DISPLAY and device is not None:
             link = folder / "driver"
-            yield PciCard(folder.name, device, link.resolve().name if link.exists() else None)
+            yield PciCard(folder.name, device, link.resolve().name if _there(link) else None)
 
 
 def _number(path: Path) -> Optional[int]:
@@ -275,7 +288,7 @@ def _number(path: Path) -> Optional[int]:
 
 def _control(path: Path) -> str:
     """Return whether the driver's device file may be opened; opening it changes nothing."""
-    if not path.exists():
+    if not _there(path):
         return ABSENT
     try:
         os.close(os.open(path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0)))

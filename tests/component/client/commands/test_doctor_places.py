@@ -14,6 +14,7 @@ import pytest
 from builder.client.commands.doctor import answer_doctor
 from builder.client.install.prefix import Prefix
 from builder.client.probe.processes import ProcessAnswer
+from builder.client.probe.system import read_kernel, read_system
 from tests.doubles.gpus import machine
 from tests.doubles.machine import Machine
 from tests.support import ROOT
@@ -69,6 +70,33 @@ def test_the_first_advice_fits_the_place(
     assert findings[0]["code"] == recorded["code"], [finding["code"] for finding in findings]
     assert recorded["do"] in findings[0]["do"]
     told("\n".join(answer.lines[:3]))
+
+
+READ = (
+    *("proc/self/mountinfo", "proc/self/cgroup", "proc/1/cgroup", "proc/1/environ", "proc/cpuinfo"),
+    *("proc/driver/nvidia/version", "proc/driver/nvidia/gpus/0/information", "run/systemd/container"),
+    *("sys/bus/pci/devices/0/vendor", "sys/class/dmi/id/sys_vendor", "proc/sys/kernel/osrelease"),
+)
+
+
+@pytest.mark.parametrize("odd", [bytes(range(256)) * 9, b"", b" - \n" * 9, b"9" * (9 << 20), None])
+def test_an_odd_tree_is_a_machine_of_which_little_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, odd: bytes | None
+) -> None:
+    """Binary, empty, cut and huge files, folders in their places (``None``), and a folder without search."""
+    for name in READ:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).mkdir() if odd is None else (tmp_path / name).write_bytes(odd)
+    may = Path.stat
+
+    def stat(path: Path, *, follow_symlinks: bool = True) -> os.stat_result:
+        if path.name in ("kubernetes.io", ".lxc", "nvidiactl"):
+            raise PermissionError(errno.EACCES, "no search", str(path))
+        return may(path, follow_symlinks=follow_symlinks)
+
+    monkeypatch.setattr(Path, "stat", stat)
+    assert read_system("linux", tmp_path, {}, "glibc 2.36").place in ("bare", "vm")
+    assert (read_kernel(tmp_path).cards, read_kernel(tmp_path).open_module) == ((), None)
 
 
 def test_every_place_has_an_advice_of_its_own() -> None:

@@ -7,8 +7,11 @@ DLLs and static libraries belong to the family of the shared library for Linux: 
 
 from __future__ import annotations
 
+import json
+import pkgutil
 import re
 from dataclasses import dataclass
+from functools import cache
 
 from builder.binary.file_kinds import kind_of
 from builder.facts.gpu.architectures import Capability
@@ -57,31 +60,20 @@ def family_of(name: str) -> Family | None:
     return next((family for family in _FAMILIES if re.fullmatch(family.pattern, stem)), None)
 
 
-_NOTHING_BELOW = {
-    "7.5": "libcublas.so.13 libcublasLt.so.13 libcufft.so.12 libcusolver.so.12 libcusolverMg.so.12 "
-    "nvjpeg64_13.dll",
-    "7.0": "libcustatevec.so.1 libcutensornet.so.2 libnvshmem_host.so.3",
-    "6.0": "libnccl.so.2",
-    "5.2": "libcusparseLt.so.0 libnvjpeg2k.so.0 libnvtiff.so.0",
-}
-"""Libraries of NVIDIA's by the lowest compute capability that a recorded release (``docs/atlas``) has code
-for."""
+@cache
+def lowest_served() -> dict[str, Capability]:
+    """Return the lowest capability that libraries of NVIDIA's have code for, by the recorded releases.
 
-
-def lowest_served(name: str) -> Capability | None:
-    """Return the lowest capability that a library of NVIDIA's has code for, by the recorded releases.
-
-    ``None`` for a library without a record, and for one with code for 5.0.
+    ``lowest_served.json`` is made from the records (``docs/atlas``), without libraries with code for 5.0.
     """
-    return next(
-        (Capability.parse(low) for low, names in _NOTHING_BELOW.items() if name in names.split()), None
-    )
+    rows = json.loads(pkgutil.get_data(__name__, "lowest_served.json") or b"")
+    return {name: Capability.parse(low) for name, low in rows.items()}
 
 
 def is_device_library(name: str) -> bool:
     """Return whether a library of this name is NVIDIA's, with device code that its users run."""
     family = family_of(name)
-    return bool(family and family.specialised) or lowest_served(name) is not None
+    return bool(family and family.specialised) or name in lowest_served()
 
 
 _OTHER = re.compile(

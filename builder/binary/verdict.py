@@ -211,11 +211,12 @@ def _together(parts: Sequence[Sequence[tuple[Inspected, Mapping[Capability, Verd
 
 def _doubt_of_parts(parts: Sequence[Sequence[Inspected]], because: Collection[str]) -> str:
     """Return why a verdict that the libraries ``because`` determine may not hold; empty without doubt."""
-    items = [item for part in parts for item in part if not is_specialised(item.name)]
+    items = [item for part in parts for item in part]
+    own = [part for part in parts if not is_specialised(part[0].name)]
     if len(items) > 1 and all(item.kind in _BARE for item in items):
         return "there are bare images alone, and whatever loads them chooses among them"
     blamed = [part for part in parts if any(item.name in because for item in part)]
-    if any(len(part) > 1 or is_specialised(part[0].name) for part in blamed):
+    if len(own) == 1 or any(len(part) > 1 or is_specialised(part[0].name) for part in blamed):
         return ""
     few, every = (sum(map(_judged_containers, some)) for some in ([part[0] for part in blamed], items))
     names = ", ".join(part[0].name.rpartition("/")[2] for part in blamed)

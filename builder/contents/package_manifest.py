@@ -22,7 +22,8 @@ from builder.contents.diff import difference
 from builder.contents.supported_gpus import coverage_entry
 from builder.errors import IntegrityError
 from builder.facts.gpu.architectures import Arch, Capability
-from builder.facts.gpu.compatibility import driver_window, windows_floor
+from builder.facts.gpu.compatibility import driver_window
+from builder.facts.gpu.drivers import windows_floor
 from builder.files.digest import Digest
 from builder.finding import Code, Finding
 from builder.formats.manifest import (

@@ -13,8 +13,9 @@ from builder.binary.verdict import alternatives, gpus_of, is_for_own_gpus, toget
 from builder.contents.rules.payloads import check_payloads
 from builder.contents.supported_gpus import Promise
 from builder.facts.gpu.architectures import Capability
-from builder.facts.gpu.compatibility import FLOOR_12, FLOOR_ZSTD, dotted, ptx_floor
-from builder.facts.gpu.table import BY_CAPABILITY, CAPABILITIES, FLOOR_13, JETSON, Gpu, by_generation
+from builder.facts.gpu.compatibility import dotted
+from builder.facts.gpu.drivers import FLOOR_12, FLOOR_13, FLOOR_ZSTD, ptx_floor
+from builder.facts.gpu.table import BY_CAPABILITY, CAPABILITIES, JETSON, Gpu, by_generation
 from builder.formats.text import grouped, listed, printable
 
 SPECIALISED = (
@@ -97,7 +98,9 @@ def _lacking_elsewhere(
 ) -> Iterator[str]:
     """Yield sentences on needed libraries of which no recorded release serves a GPU that is claimed."""
     claimed = [device for device, how in support.items() if how is not Support.NONE]
-    for low, names in grouped((lowest_served(name), name) for name in needed_elsewhere(libraries)).items():
+    for low, names in grouped(
+        (lowest_served().get(name), name) for name in needed_elsewhere(libraries)
+    ).items():
         lost = [device for device in claimed if low and device < low]
         if lost:
             without = f"not here and, in recorded releases, without code for {where(lost)}"
@@ -266,8 +269,8 @@ def _not_judged(item: Inspected, coverage: LibraryCoverage) -> Iterator[str]:
     """Yield the numbers of containers without kernels or for the linker, and of images of unknown kinds."""
     if coverage.picked:
         share, inside = _share(coverage.picked, coverage.containers), listed(list(item.linked_in))
-        of = f"as {inside} linked in" if inside else "as NVIDIA's libraries that are linked in"
-        yield f"{share} hold one or two architectures each, {of}: they are picked by device, and not judged"
+        has = f"; {inside} {'is' if len(item.linked_in) == 1 else 'are'} linked in" if inside else ""
+        yield f"{share} hold one or two architectures each: they are picked by device, and not judged{has}"
     if coverage.nothing_to_run:
         linked = "LTO IR for a link at run time, or " if coverage.ltoir else ""
         has, what = ("has", "a unit") if coverage.nothing_to_run == 1 else ("have", "units")

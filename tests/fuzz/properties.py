@@ -108,7 +108,7 @@ def _check_containers(data: bytes, containers: Sequence[Container]) -> None:
             assert places == sorted(places)
             assert all(at + 72 <= place < at + header for place in places) if joined else places == [at]
             at += header + payload
-        assert next(images, None) is None
+        assert (at <= past, any(data[at:past]), next(images, None)) == (True, False, None)
         assert all(image.size >= 0 and image.unpacked_size >= 0 for image in container.images)
 
 

@@ -17,8 +17,8 @@ from builder.client.doctor.observations import (
     Outcome,
     PciCard,
 )
-from builder.facts.gpu.compatibility import FLOOR_12, windows_floor
 from builder.facts.gpu.devices import above_ceiling, below_floor
+from builder.facts.gpu.drivers import FLOOR_12, windows_floor
 from builder.facts.gpu.table import LAST_BRANCH_BELOW_TURING
 from builder.formats.manifest import Driver
 from builder.formats.package_names import CUDA, MUSL, SERVED, WINDOWS
@@ -32,9 +32,9 @@ _FIRST_BRANCHES = (
     (0x2080, "450"),
     (0x2180, "418"),
     (0x2200, "455"),
-    (0x2300, "525"),
+    (0x2300, "520"),
     (0x2400, "455"),
-    (0x2600, "525"),
+    (0x2600, "520"),
     (_BLACKWELL, "570"),
 )
 """The first branch of the driver for cards from a PCI device id on: Turing, A100, the small Turing, Ampere,

@@ -14,6 +14,7 @@ from builder.client.doctor.advice import MachineFinding, finding
 from builder.client.doctor.observations import Observations
 from builder.facts.gpu.architectures import Capability
 from builder.facts.gpu.devices import below_floor
+from builder.facts.gpu.drivers import FLOOR_13
 
 _ABSENT = re.compile(
     r"(?i)\b(?:lib)?(?P<name>cudart|cublas(?:lt)?|cufft|curand|cusolver|cusparse|nvrtc|nvjitlink|cudnn\w*?)"
@@ -27,8 +28,6 @@ _OF_CUDA = {"cufft": {"10": "11", "11": "12", "12": "13"}, "cusolver": {"11": "1
 """CUDA's major version by that of a library which counts by itself."""
 
 _TURING = Capability(7, 5)
-
-_FLOOR_13 = "580"
 
 _FOR_12 = "'onnxruntime-gpu[cuda,cudnn]>=1.19,<1.27'"
 _FOR_OLD = "'onnxruntime-gpu[cuda]>=1.19,<1.27' nvidia-cudnn-cu12==9.10.2.21"
@@ -72,7 +71,7 @@ def _before_turing(observed: Observations) -> List[Capability]:
 def _remedy(observed: Observations, of: str) -> str:
     """Return the wheel or package that fits the driver and the GPUs, of those that bring the library."""
     old, driver = _before_turing(observed), observed.driver
-    too_old = driver is not None and below_floor(driver, _FLOOR_13)
+    too_old = driver is not None and below_floor(driver, FLOOR_13)
     own = (
         "Run `install` again: it fetches what is missing."
         if observed.installed
@@ -84,7 +83,8 @@ def _remedy(observed: Observations, of: str) -> str:
             f"CUDA 13, and cuDNN from 9.11 on, have no code for compute capability {old[0]}."
         )
     if of == "CUDA 13" and too_old:
-        return f"{own} CUDA 13 needs driver 580, not {driver}. With pip, CUDA 12's: `pip install {_FOR_12}`."
+        needs = f"CUDA 13 needs driver {FLOOR_13}, not {driver}"
+        return f"{own} {needs}. With pip, CUDA 12's: `pip install {_FOR_12}`."
     if of == "CUDA 13":
         return f"{own} With pip: `pip install 'onnxruntime-gpu[cuda,cudnn]>=1.27'` brings those of CUDA 13."
     if of in ("CUDA 11", "cuDNN 8"):

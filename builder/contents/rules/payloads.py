@@ -156,7 +156,7 @@ def kernel_list(kernels: Iterable[str]) -> str:
 
 _FAILS = {
     Support.JIT: "by JIT alone (--jit-ok allows that)",
-    Support.PARTIAL: "some kernels missing",
+    Support.PARTIAL: "kernels missing",
     Support.NONE: "not at all",
 }
 

@@ -2,25 +2,20 @@
 
 Sources for devices: NVIDIA's Blackwell Compatibility Guide 13.0 and "CUDA 12.9 family-specific features";
 ``DEVICE_REQUIREMENT`` in PyTorch's ``torch/cuda/__init__.py`` for the embedded parts, which break the rule
-"same major, minor at least". Sources for toolkits and drivers: the CUDA Toolkit release notes 12.0 to 13.4
-(docs.nvidia.com/cuda/cuda-toolkit-release-notes), their tables "CUDA Toolkit and Corresponding Driver
-Versions" and "Minimum Required Driver Version for CUDA Minor Version Compatibility", in copies of 2026-11-23;
-the PTX ISA, "Release History".
+"same major, minor at least". ``drivers.py`` has those for drivers.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Iterable, Mapping, NamedTuple, Optional, Tuple
+from typing import Iterable, Mapping, Optional, Tuple
 
 from builder.facts.gpu.architectures import Arch, Capability
+from builder.facts.gpu.drivers import DRIVERS, FLOOR_12, FLOOR_13, FLOOR_ZSTD, ptx_floor
 from builder.facts.gpu.table import (
     COMPILED,
     EMBEDDED,
-    FLOOR_12_8,
-    FLOOR_13,
     GPUS,
-    LAST_12,
     SUFFIXES,
     Gpu,
     Version,
@@ -79,65 +74,10 @@ def implied(known: Mapping[Capability, str], device: Capability) -> str:
 
 NVCCS = ("12.4", "12.8", "12.9", "13.0")
 
-FLOOR_12 = "525.60.13"
-"""The oldest Linux driver for any CUDA 12."""
-
-FLOOR_ZSTD = "550.54.14"
-"""The Linux driver of CUDA 12.4, the first that reads images packed with zstd."""
-
-
-class CudaDriver(NamedTuple):
-    """A CUDA release, the newest PTX that it knows, and its drivers."""
-
-    cuda: Version
-    isa: Version
-    """Version of the PTX ISA."""
-    linux: str
-    windows: str = ""
-    """The oldest Windows driver; empty for CUDA 13, whose release notes name none."""
-
-
-_DRIVERS = (
-    CudaDriver((12, 0), (8, 0), FLOOR_12, "528.33"),
-    CudaDriver((12, 1), (8, 1), "530.30.02", "531.14"),
-    CudaDriver((12, 2), (8, 2), "535.54.03", "536.25"),
-    CudaDriver((12, 3), (8, 3), "545.23.06", "545.84"),
-    CudaDriver((12, 4), (8, 4), FLOOR_ZSTD, "551.61"),
-    CudaDriver((12, 5), (8, 5), "555.42.02", "555.85"),
-    CudaDriver((12, 7), (8, 6), "565.57.01", "565.90"),
-    CudaDriver((12, 8), (8, 7), FLOOR_12_8, "570.65"),
-    CudaDriver(LAST_12, (8, 8), "575.51.03", "576.02"),
-    CudaDriver((13, 0), (9, 0), FLOOR_13),
-    CudaDriver((13, 1), (9, 1), "590.44.01"),
-)
-"""The first CUDA with each version of the PTX ISA, oldest first.
-
-For any CUDA 12 the release notes require Windows driver 528.33 of CUDA 12.0 Update 1 (those of 12.0 and 12.2:
-527.41). No release notes name 565.90; it is the first driver that reports CUDA 12.7.
-"""
-
-
-def windows_floor(floor: str) -> str:
-    """Return the oldest Windows driver that corresponds to the Linux driver ``floor``.
-
-    That is the branch, ``580`` of ``580.65.06``, for a driver that ``_DRIVERS`` does not name: a branch has
-    the same number on both systems.
-    """
-    known = (driver.windows for driver in _DRIVERS if driver.linux == floor)
-    return next(known, "") or floor.partition(".")[0]
-
-
-def ptx_floor(isa: Version) -> Optional[str]:
-    """Return the oldest Linux driver for CUDA 12 or newer that compiles PTX of version ``isa``.
-
-    ``None`` for a version that is newer than all known ones.
-    """
-    return next((driver.linux for driver in _DRIVERS if isa <= driver.isa), None)
-
 
 def cuda_of_driver(driver: str) -> Version:
     """Return the newest known CUDA version that a Linux driver supports, 12.0 at least."""
-    known = [branch.cuda for branch in _DRIVERS if version_of(branch.linux) <= version_of(driver)]
+    known = [branch.cuda for branch in DRIVERS if version_of(branch.linux) <= version_of(driver)]
     return known[-1] if known else (12, 0)
 
 
@@ -157,7 +97,7 @@ def driver_window(
     if version_of(cuda) >= (13,):
         floors.append(FLOOR_13)
     if isa is not None:
-        floors.append(ptx_floor(isa) or _DRIVERS[-1].linux)
+        floors.append(ptx_floor(isa) or DRIVERS[-1].linux)
     branches = [gpu.last_branch for gpu in gpus if gpu.last_branch is not None]
     only_old = bool(gpus) and len(branches) == len(gpus)
     return max(floors, key=version_of), max(branches, key=int) if only_old else None

@@ -10,7 +10,6 @@ Sources:
   Capability" (developer.nvidia.com/cuda-gpus, /cuda-legacy-gpus); pci.ids for the chip behind a name
 * first and last CUDA: the CUDA Toolkit release notes, and for 10.0 and newer the PTX ISA; ptxas 13.0 is the
   first that takes sm_88, ptxas 13.4 (PTX ISA 9.4) the first that takes sm_107
-* drivers: the table of drivers in the release notes of CUDA 12.8 and 13.0
 * renamed capabilities: the PTX ISA, "sm_101 renamed to sm_110 from PTX ISA version 9.0"
 """
 
@@ -24,16 +23,12 @@ from itertools import groupby
 from typing import Iterable, Iterator, Mapping, Optional, Tuple
 
 from builder.facts.gpu.architectures import Capability
-
-Version = Tuple[int, ...]
+from builder.facts.gpu.drivers import Version, toolkit_floor
 
 LAST_12 = (12, 9)
 
-FLOOR_12_8 = "570.26"
-"""The Linux driver of CUDA 12.8, the first that supports Blackwell."""
-
-FLOOR_13 = "580.65.06"
-"""The Linux driver of CUDA 13.0, the oldest for any CUDA 13."""
+_BLACKWELLS = (12, 8)
+"""The first CUDA with GPUs that its own driver knows and older drivers for CUDA 12 do not."""
 
 LAST_BRANCH_BELOW_TURING = "580"
 
@@ -91,9 +86,7 @@ class Gpu:
     def floor(self) -> str:
         """Oldest driver that supports the capability; empty where each driver for CUDA 12 does."""
         first = self.first_cuda or (0,)
-        if first >= (13,):
-            return FLOOR_13
-        return FLOOR_12_8 if first >= (12, 8) else ""
+        return toolkit_floor(first) or "" if first >= _BLACKWELLS else ""
 
     @property
     def number(self) -> int:

@@ -27,7 +27,7 @@ MARKS = {Support.NATIVE: "N", Support.JIT: "j", Support.PARTIAL: "~", Support.NO
 MEANINGS = {
     Support.NATIVE: "native",
     Support.JIT: "compiled by the driver at first use (JIT)",
-    Support.PARTIAL: "some kernels missing",
+    Support.PARTIAL: "kernels missing",
     Support.NONE: "not at all",
 }
 

@@ -6,7 +6,7 @@ from functools import cache
 import pytest
 
 from builder.binary.coverage import Support
-from builder.binary.library_names import _NOTHING_BELOW, lowest_served
+from builder.binary.library_names import lowest_served
 from builder.binary.verdict import verdicts
 from builder.facts.gpu.architectures import Capability
 from builder.inspect.atlas import RECORDS, record_file
@@ -51,9 +51,7 @@ def test_libraries_that_are_known_by_name_have_the_lowest_capability_of_their_re
             served = [on for on, found in verdicts(item).items() if found.support is not Support.NONE]
             if served:
                 lowest[name] = min(lowest.get(name, served[0]), *served, served[0])
-    for name in (name for names in _NOTHING_BELOW.values() for name in names.split()):
-        known = lowest_served(name)
-        assert known is not None
+    for name, known in lowest_served().items():
         assert lowest[name] >= known > Capability(5, 0), name
 
 

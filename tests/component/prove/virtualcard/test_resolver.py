@@ -12,9 +12,12 @@ import pytest
 
 from builder.binary.coverage import Support, cover
 from builder.binary.fatbin import read_containers
+from builder.client.doctor.check_machine import _FIRST_BRANCHES
 from builder.facts.gpu.architectures import Capability
-from builder.facts.gpu.table import CAPABILITIES
+from builder.facts.gpu.drivers import DRIVERS
+from builder.facts.gpu.table import CAPABILITIES, LISTED_GPUS
 from tests.answers.card import needs_compiler, runtime
+from tests.support import ROOT
 from tests.support.factories.binaries import PTX, SASS, ZSTD, A, F, container, elf, image
 from tests.support.factories.nvidia import SMALL, compiled, packed
 from tests.support.tables import table
@@ -25,8 +28,8 @@ NATIVE, JIT, NO_IMAGE, NEW_PTX = 0, 1, 209, 222
 
 TAKEN = {"native": NATIVE, "jit": JIT, "no image": NO_IMAGE, "new PTX": NEW_PTX}
 
-NEWEST = 590
-"""A driver branch that knows the PTX of CUDA 13.1; the devices that it knows are a separate table."""
+NEWEST = 615
+"""A driver branch that knows the PTX of CUDA 13.4; the devices that it knows are a separate table."""
 
 
 def resolve(fatbin: bytes, capability: str, branch: int = NEWEST) -> int:
@@ -75,6 +78,26 @@ def test_zstd_is_read_from_cuda_12_4_s_driver_on() -> None:
 @pytest.mark.parametrize(("capability", "driver", "error"), table("cards/drivers.txt"))
 def test_cards_and_drivers_that_a_machine_can_have(capability: str, driver: str, error: str) -> None:
     assert claim(capability, driver) == int(error)
+
+
+def test_the_two_tables_of_drivers_agree() -> None:
+    """``facts/gpu/drivers.py``, with ``table.json``, and ``prove/virtualcard/resolver.c``, each written from
+    NVIDIA's documents; and ``doctor``'s branches by PCI device id (pci.ids)."""
+    branches = [int(driver.linux.partition(".")[0]) for driver in DRIVERS]
+    for before, branch, driver in zip([450, *branches], branches, DRIVERS, strict=False):
+        newest = container_of(f"compute_80@{driver.isa[0]}.{driver.isa[1]}")
+        assert (resolve(newest, "9.0", before), resolve(newest, "9.0", branch)) == (NEW_PTX, JIT), driver
+    for gpu in LISTED_GPUS:
+        floor = gpu.floor or "525.60.13"
+        assert claim(str(gpu.capability), floor) == 0, gpu
+        older = [driver.linux for driver in DRIVERS if driver.linux < gpu.floor]
+        assert {claim(str(gpu.capability), driver) for driver in older} <= {100}, gpu
+    cards = {0x20B0: "8.0", 0x2204: "8.6", 0x2331: "9.0", 0x2684: "8.9", 0x2901: "10.0", 0x2B85: "12.0"}
+    source = (ROOT / "builder/prove/virtualcard/resolver.c").read_text()
+    rows = dict(re.findall(r"\{(\d+), [01], \d+, \d+, (\d+), \d+\}", source))
+    for device, capability in cards.items():
+        first = [branch for begin, branch in _FIRST_BRANCHES if begin <= device][-1]
+        assert first == rows[capability.replace(".", "")], capability
 
 
 def test_the_version_of_the_ptx_isa_stands_where_nvidia_s_packer_writes_it() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.facts.gpu import compatibility, table
+from builder.facts.gpu import compatibility, drivers
 from builder.facts.gpu.architectures import Arch
 from builder.facts.gpu.table import (
     CAPABILITIES,
@@ -50,17 +50,17 @@ def test_what_was_renamed_and_what_runs_only_its_own_code() -> None:
 
 def test_each_driver_floor_for_windows_is_the_one_in_nvidias_release_notes() -> None:
     told = {linux: windows for _, linux, windows in tables.table("gpus/windows.txt")}
-    floors = {driver.linux for driver in compatibility._DRIVERS} | {gpu.floor for gpu in GPUS if gpu.floor}
+    floors = {driver.linux for driver in drivers.DRIVERS} | {gpu.floor for gpu in GPUS if gpu.floor}
     before_13 = {floor for floor in floors if floor < "580"}
-    asked = {floor: compatibility.windows_floor(floor) for floor in before_13}
+    asked = {floor: drivers.windows_floor(floor) for floor in before_13}
     assert asked == {floor: told.get(floor, "565.90") for floor in before_13}
     assert [floor for floor in before_13 if floor not in told] == ["565.57.01"]  # CUDA 12.7 has no toolkit
 
 
 def test_cuda_13_asks_windows_for_a_branch_alone() -> None:
     """The release notes have N/A for Windows from CUDA 13.0 on, and 580 for any CUDA 13."""
-    assert compatibility.windows_floor(table.FLOOR_13) == "580"
-    assert compatibility.windows_floor("590.44.01") == "590"
+    assert drivers.windows_floor(drivers.FLOOR_13) == "580"
+    assert drivers.windows_floor("590.44.01") == "590"
 
 
 @pytest.mark.parametrize(("nvcc", "ptxas", "arch", "made"), tables.table("gpus/assemblers.txt"))

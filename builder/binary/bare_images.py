@@ -18,7 +18,7 @@ from bisect import bisect
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from builder.binary.elf_headers import Buffer, Section, read_sections, stretches
+from builder.binary.elf_headers import Buffer, Section, read_sections, release_pages, stretches
 from builder.binary.fatbin_format import ARCHES, BEGIN, HEADER, Container, FatbinError, Image, Kind
 from builder.binary.file_kinds import HEAD, PTX_HEAD, FileKind, kind_of, read_members
 from builder.binary.payloads import CUBIN, PTX, CodeFinder, Compression
@@ -29,6 +29,9 @@ _HEADER = struct.Struct("<8xB23xQQIHHHHH")
 size, size and number of the program headers, size and number of the section headers."""
 
 _FIRST_ABI = 7
+
+_AT_ONCE = 32 << 20
+"""Most bytes of a mapped file that have been read and whose pages are not released yet."""
 
 _SUFFIX_A = {False: 0x800, True: 0x8}
 """The flag for the suffix ``a``, by whether the ABI is newer than the first."""
@@ -124,6 +127,20 @@ def _data(buffer: Buffer, kind: FileKind, sections: Iterable[Section]) -> Iterat
                 yield range(start + data.start, start + data.stop)
 
 
+def releasing_pages(buffer: Buffer, places: range, containers: Iterable[Container]) -> Iterator[Container]:
+    """Yield ``containers``, and release the memory pages of those that the caller has processed.
+
+    A read of a few bytes may map a quarter of a megabyte around them.
+    """
+    kept = places.start
+    for container in containers:
+        yield container
+        if container.offset - kept >= _AT_ONCE:
+            release_pages(buffer, kept, container.offset)
+            kept = container.offset
+    release_pages(buffer, kept, places.stop)
+
+
 def find_raw(
     buffer: Buffer, kind: FileKind, sections: Iterable[Section], containers: Sequence[Container]
 ) -> RawCode:
@@ -133,7 +150,7 @@ def find_raw(
     places that begin like one, and ``FormatError`` for a damaged archive or object.
     """
     arches: dict[Kind, Counter[Arch]] = {}
-    places = (container.offset for container in containers)
+    places = (one.offset for one in releasing_pages(buffer, range(len(buffer)), containers))
     starts = [at for at in places if bytes(buffer[at : at + len(BEGIN)]) == BEGIN]  # without bare images
     room, code = MOST_MARKS, CodeFinder()
     for data in _data(buffer, kind, sections):

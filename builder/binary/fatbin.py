@@ -22,7 +22,7 @@ from bisect import bisect
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from builder.binary.bare_images import read_cubin, read_ptx
+from builder.binary.bare_images import read_cubin, read_ptx, releasing_pages
 from builder.binary.elf_headers import (
     LARGEST,
     Buffer,
@@ -53,10 +53,6 @@ _ALIGNMENT = 8
 
 MOST_STRAYS = 1 << 18
 """Most places in a file that begin like a container and are none. Libraries that pack fatbins have a few."""
-
-_AT_ONCE = 32 << 20
-"""Most bytes of a mapped file that have been read and whose pages are not released yet."""
-
 
 LARGEST_OBJECT = 1 << 27
 """Most bytes of an object in an archive, which is copied to be read."""
@@ -102,7 +98,7 @@ def _all(
         yield read_ptx(buffer, 0, end, code)
     elif kind is FileKind.FATBIN:
         whole = Region("", 0, end)
-        yield from _releasing_pages(buffer, whole, _dense_containers(buffer, whole, strays, code))
+        yield from releasing_pages(buffer, range(end), _dense_containers(buffer, whole, strays, code))
     else:
         yield from _in_regions(buffer, _regions(buffer), strays, code)
 
@@ -137,7 +133,7 @@ def _in_regions(
             containers = _dense_containers(buffer, region, strays, code)
         else:
             containers = _scattered_containers(buffer, region, strays, code)
-        yield from _releasing_pages(buffer, region, containers)
+        yield from releasing_pages(buffer, range(region.start, region.end), containers)
 
 
 def _regions(buffer: Buffer) -> Iterator[Region]:
@@ -157,17 +153,6 @@ def _regions(buffer: Buffer) -> Iterator[Region]:
             yield Region(section.name, max(at, section.offset), end)
         at = max(at, end)
     yield Region("", at, len(buffer))
-
-
-def _releasing_pages(buffer: Buffer, region: Region, containers: Iterator[Container]) -> Iterator[Container]:
-    """Yield ``containers``, and release the memory pages of those that the caller has processed."""
-    kept = region.start
-    for container in containers:
-        yield container
-        if container.offset - kept >= _AT_ONCE:
-            release_pages(buffer, kept, container.offset)
-            kept = container.offset
-    release_pages(buffer, kept, region.end)
 
 
 def _dense_containers(

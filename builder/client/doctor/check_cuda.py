@@ -97,14 +97,11 @@ def failed_models(observed: Observations) -> Iterator[MachineFinding]:
 
 
 def broken_imports(observed: Observations) -> Iterator[MachineFinding]:
-    """Yield the finding of the message with which a Python fails to import onnxruntime, D311 without one."""
+    """Yield the finding of the message with which a Python fails to import onnxruntime."""
     for broken in observed.broken_imports:
         what = f"The Python of {broken.folder} cannot import onnxruntime"
         cause = explained(observed, what, broken.failure)
-        yield _broken(observed, broken.folder, cause.seen) if cause.code in _IMPORTS else cause
-
-
-_IMPORTS = ("D311", "D401")
+        yield _broken(observed, broken.folder, cause.seen) if cause.code == "D311" else cause
 
 
 def _broken(observed: Observations, folder: str, seen: str) -> MachineFinding:

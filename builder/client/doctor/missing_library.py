@@ -11,6 +11,7 @@ import re
 from typing import Dict, List, Optional
 
 from builder.client.doctor.advice import MachineFinding, finding
+from builder.client.doctor.messages import table
 from builder.client.doctor.observations import Observations
 from builder.facts.gpu.architectures import Capability
 from builder.facts.gpu.devices import below_floor
@@ -71,25 +72,13 @@ def _before_turing(observed: Observations) -> List[Capability]:
 def _remedy(observed: Observations, of: str) -> str:
     """Return the wheel or package that fits the driver and the GPUs, of those that bring the library."""
     old, driver = _before_turing(observed), observed.driver
-    too_old = driver is not None and below_floor(driver, FLOOR_13)
     own = (
         "Run `install` again: it fetches what is missing."
         if observed.installed
         else "`python3 ortpacks.pyz install` brings a package with all libraries, for this GPU and driver."
     )
-    if old:
-        return (
-            f"{own} With pip: `pip install {_FOR_OLD}`. "
-            f"CUDA 13, and cuDNN from 9.11 on, have no code for compute capability {old[0]}."
-        )
-    if of == "CUDA 13" and too_old:
-        needs = f"CUDA 13 needs driver {FLOOR_13}, not {driver}"
-        return f"{own} {needs}. With pip, CUDA 12's: `pip install {_FOR_12}`."
-    if of == "CUDA 13":
-        return f"{own} With pip: `pip install 'onnxruntime-gpu[cuda,cudnn]>=1.27'` brings those of CUDA 13."
-    if of in ("CUDA 11", "cuDNN 8"):
-        return (
-            f"{own} onnxruntime-gpu up to 1.18.0 is built for CUDA 11 and cuDNN 8. With pip, for CUDA 12 and "
-            f"cuDNN 9: `pip install {_FOR_12}`."
-        )
-    return f"{own} With pip: `pip install {_FOR_12}`, and `onnxruntime.preload_dlls()` before the session."
+    with_old_driver = of == "CUDA 13" and driver is not None and below_floor(driver, FLOOR_13)
+    case = "a GPU before Turing" if old else "CUDA 13, and an older driver" if with_old_driver else of
+    pip = table()["libraries"].get(case) or table()["libraries"]["CUDA 12"]
+    wheel = wheel_that_fits(observed)
+    return f"{own} {pip.format(wheel=wheel, old=old[:1] and old[0], driver=driver, floor=FLOOR_13)}"

@@ -35,7 +35,8 @@ from builder.facts.gpu.compatibility import (
     last_cuda,
     version_of,
 )
-from builder.facts.gpu.table import BY_CAPABILITY, DEVICES, KNOWN_SM, RENAMED, Version
+from builder.facts.gpu.drivers import Version
+from builder.facts.gpu.table import BY_CAPABILITY, DEVICES, KNOWN_SM, RENAMED
 from builder.facts.ort.known_rules import is_known, read_lines, standing_for
 from builder.facts.ort.source_rules import Fact, SourceRules
 from builder.finding import Code, Finding, Severity

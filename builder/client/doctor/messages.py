@@ -10,7 +10,7 @@ import json
 import pkgutil
 import re
 from functools import lru_cache
-from typing import Any, Dict, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple, TypedDict
 
 from builder.facts.gpu.architectures import Capability
 from builder.facts.gpu.devices import Device
@@ -31,10 +31,29 @@ _FAILED = re.compile(
 """What a text has that tells of a failure: a harmless line beside it is not its cause."""
 
 
+class CudaError(TypedDict, total=False):
+    """An error of CUDA's runtime or driver: its number, and the code of the finding that explains it."""
+
+    number: int
+    code: str
+    names: List[str]
+    text: str
+    """The runtime's words for it, absent where others have them too."""
+
+
+class Table(TypedDict):
+    """The contents of ``messages.json``."""
+
+    cuda: List[CudaError]
+    messages: List[Dict[str, str]]
+    libraries: Dict[str, str]
+    """Advice on a missing library, by its CUDA or cuDNN or by what stands against that."""
+
+
 @lru_cache(1)
-def table() -> Dict[str, Any]:
-    """Return ``messages.json``: rows on CUDA's numbers, on messages, and advice on missing libraries."""
-    rows: Dict[str, Any] = json.loads(pkgutil.get_data(__name__, "messages.json") or b"")
+def table() -> Table:
+    """Return ``messages.json``."""
+    rows: Table = json.loads(pkgutil.get_data(__name__, "messages.json") or b"")
     return rows
 
 

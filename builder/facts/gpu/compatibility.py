@@ -11,14 +11,13 @@ import re
 from typing import Iterable, Mapping, Optional, Tuple
 
 from builder.facts.gpu.architectures import Arch, Capability
-from builder.facts.gpu.drivers import DRIVERS, FLOOR_12, FLOOR_13, FLOOR_ZSTD, ptx_floor
+from builder.facts.gpu.drivers import DRIVERS, FLOOR_12, FLOOR_13, FLOOR_ZSTD, Version, ptx_floor
 from builder.facts.gpu.table import (
     COMPILED,
     EMBEDDED,
     GPUS,
     SUFFIXES,
     Gpu,
-    Version,
 )
 
 

@@ -64,7 +64,7 @@ def family_of(name: str) -> Family | None:
 def lowest_served() -> dict[str, Capability]:
     """Return the lowest capability that libraries of NVIDIA's have code for, by the recorded releases.
 
-    ``library_names.json`` is made from the records (``docs/atlas``), without libraries with code for 5.0.
+    ``library_names.json`` has what the records (``docs/atlas``) show, without libraries with code for 5.0.
     """
     rows = json.loads(pkgutil.get_data(__name__, "library_names.json") or b"")
     return {name: Capability.parse(low) for name, low in rows.items()}

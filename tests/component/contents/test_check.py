@@ -168,6 +168,12 @@ class FakeInspector:
         return Listing(code=code, stdout=text, stderr=""), no_ptx
 
 
+def _compiled() -> bytes:
+    """Return a provider of three containers, each with a kernel for every architecture."""
+    images = [sass_image(sm, {"kernel": work(sm)}) for sm in LEGACY]
+    return _provider(*3 * [container(*images)])
+
+
 def _stubbed() -> bytes:
     """Return a provider whose kernels for 5.2 are stubs."""
     kernels = {f"kernel{number}": number for number in range(3)}
@@ -253,19 +259,36 @@ def test_each_fault_of_a_library_is_found(checked: Check, changed: dict[str, byt
     assert " ".join(f"{code} {path}" for code, path in found(checked(changed))) == findings
 
 
-@pytest.mark.parametrize("severity", Severity)
-def test_an_architecture_that_nobody_asked_for(checked: Check, severity: Severity) -> None:
-    (finding,) = checked(sm="50 52", limits=replace(LIMITS, extra_sm=severity)).findings
-    assert (finding.code.name, finding.path, finding.severity) == ("A006", PROVIDER, severity)
+@pytest.mark.parametrize(
+    ("asked", "source", "severity"),
+    [
+        ("error", "built", "error"),
+        ("warning", "built", "warning"),
+        ("error", WHEEL, "error"),
+        ("warning", WHEEL, "note"),
+    ],
+)
+def test_an_architecture_that_nobody_asked_for(
+    checked: Check, asked: str, source: str, severity: str
+) -> None:
+    """An official build has what its makers chose: no user of it can act on a warning."""
+    limits = replace(LIMITS, extra_sm=Severity(asked))
+    report = checked({PROVIDER: _compiled()}, sm="50 52", source=source, limits=limits)
+    (finding,) = [finding for finding in report.findings if finding.path == PROVIDER]
+    assert (finding.code.name, finding.severity) == ("A006", Severity(severity))
 
 
 def test_the_report_names_what_runs_by_jit_and_every_warning(tmp_path: Path, told: Told) -> None:
     changed = {
+        PROVIDER: _compiled(),
         CUBLAS: _library(sass(50), container(image(SASS, 60), image(PTX, 50))),
         "lib/libcurand.so.10": _library(container(image(PTX, 50)), container(image(PTX, 50))),
     }
     reporter, asked = FakeReporter(), variant("50 52")
-    say_report(check(members(tmp_path, changed), asked, LIMITS, None, reporter), asked, reporter)
+    held = [
+        replace(one, source="built") if one.path == PROVIDER else one for one in members(tmp_path, changed)
+    ]
+    say_report(check(held, asked, LIMITS, None, reporter), asked, reporter)
     told("\n".join(reporter.lines))
 
 

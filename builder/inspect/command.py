@@ -85,15 +85,18 @@ class _Group:
     right: int
 
 
-_NAMES_END, _CELL, _STEP, _BETWEEN, _COUNT = 316, 32, 34, 16, 84
-"""Pixels: right edge of names, width of a cell, step of cells, gap between generations, width of counts."""
+CELL = 32
+"""Width of a cell in pixels."""
+
+_NAMES_END, _STEP, _BETWEEN, _COUNT = 316, 34, 16, 84
+"""Pixels: right edge of names, step of cells, gap between generations, width of counts."""
 
 
 def _groups(gpus: Iterable[Gpu]) -> Iterator[_Group]:
     left = _NAMES_END
     for generation in by_generation(gpus):
         lefts = tuple(left + _STEP * index for index in range(len(generation.gpus)))
-        yield _Group(generation.name, lefts, lefts[-1] + _CELL)
+        yield _Group(generation.name, lefts, lefts[-1] + CELL)
         left = lefts[-1] + _STEP + _BETWEEN
 
 
@@ -110,7 +113,7 @@ def _rendered(template: str, maps: Sequence[HeatMap], loader: BaseLoader) -> str
             lefts=[left for group in groups for left in group.lefts],
             width=groups[-1].right + _COUNT,
             gpus=gpus,
-            cell=_CELL,
+            cell=CELL,
             legend=LEGEND,
             specialised=SPECIALISED,
         )

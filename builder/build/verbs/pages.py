@@ -33,6 +33,7 @@ from builder.config.variants import Project
 from builder.console import Console
 from builder.contents import build_record
 from builder.contents.build_record import BuildRecord, CompileRecord, record_name
+from builder.contents.rules.device_code import promised_devices
 from builder.errors import BuilderError, ConfigError, SchemaError
 from builder.facts.ort.known_rules import read_sources
 from builder.farm import costs
@@ -43,10 +44,11 @@ from builder.formats.manifest import Manifest
 from builder.formats.package_names import LIB, LINUX
 from builder.formats.text import listed
 from builder.inspect.atlas import RECORDS
-from builder.inspect.command import svg
-from builder.inspect.report.heatmap import heat_maps, text
+from builder.inspect.command import CELL
+from builder.inspect.report.heatmap import LEGEND, heat_maps, text
 from builder.inspect.report.wheel_record import WheelRecord, loads
 from builder.io.archive.unpacking import manifest_of
+from builder.io.templates import template_environment
 from builder.io.wiring import Wiring
 
 Part = Callable[[Wiring, str], Iterable[str]]
@@ -182,11 +184,29 @@ def _official(wiring: Wiring) -> WheelRecord:
 
 def _picture(wiring: Wiring, _name: str) -> Iterator[str]:
     version = wiring.project.onnxruntime.version
-    yield f"![Which GPUs the official wheel of ONNX Runtime {version} runs on](docs/gpus.svg)"
+    yield f"![GPUs of the official wheel of ONNX Runtime {version} and of our packages](docs/gpus.svg)"
 
 
 def _gpus_svg(wiring: Wiring) -> str:
-    return svg(heat_maps([_official(wiring).source()]), wiring.loader)
+    """Return a picture with a row for each GPU: the official wheel's support, and our package for it."""
+    (official,) = heat_maps([_official(wiring).source()])
+    ours = {
+        name: promised_devices(variant)
+        for name, variant in wiring.project.variants.items()
+        if variant.in_all and variant.platform == LINUX
+    }
+    rows = [
+        (gpu, cell, [name for name, promised in ours.items() if gpu.capability in promised])
+        for gpu, cell in zip(official.gpus, official.overall.cells, strict=True)
+    ]
+    template = template_environment(wiring.loader, html=True).get_template("cards.svg.j2")
+    return template.render(
+        rows=rows,
+        packages=list(ours),
+        version=wiring.project.onnxruntime.version,
+        legend=[entry for entry in LEGEND if entry[0] in {cell.kind for _, cell, _ in rows}],
+        cell=CELL,
+    )
 
 
 def _inspected(wiring: Wiring, _name: str) -> Iterator[str]:

@@ -11,8 +11,6 @@ from builder.build.verbs.pages import PARTS
 from builder.io.wiring import Wiring
 from tests.support.fakes.ports import FakeReporter
 
-LIBRARY = "  libcufft.so.11  containers 24,454  SASS 50 52 53 60 62 70 72 75 80  PTX 50 53 70  LTO IR 50"
-
 
 def test_a_stored_result_is_a_part_of_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "docs/results").mkdir(parents=True)
@@ -47,10 +45,12 @@ def test_a_part_of_the_release_tier_stores_its_result(
     assert "none broke" in (tmp_path / "fuzz-readers").read_text(encoding="utf-8")
 
 
-def test_a_build_is_shortened_to_its_plan_results_and_two_libraries() -> None:
-    lines = ["✓ render modern 0.1 s", LIBRARY, LIBRARY.replace("cufft", "curand"), "    got:    60 70"]
+def test_a_build_is_shortened_to_its_plan_and_its_results() -> None:
+    lines = ["• plan modern", "✓ render modern 0.1 s", "  libcurand.so.10  containers 4", "    got:    60 70"]
     package = f"  ortpacks-modern.tar.zst  1,643 MB  sha256 {'7ad46fe5' * 8}"
-    assert record.shortened([*lines, package]) == [
-        "  libcufft.so.11  containers 24,454  SASS 50 52 53 60 …  PTX 50 53 70  LTO IR 50",
+    assert record.shortened([*lines, "  native   on 7.5", package, "✓ bundle modern 11.7 s"]) == [
+        "• plan modern",
+        "  native   on 7.5",
         "  ortpacks-modern.tar.zst  1,643 MB  sha256 7ad46fe57ad4…",
+        "✓ bundle modern 11.7 s",
     ]

@@ -27,7 +27,7 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.bars import bars_picture
+from benchmarks.bars import Bar, bars_picture
 from builder.build.variant_build import BuildOptions, VariantBuild
 from builder.build.verbs.flags import make_wiring, plan_options
 from builder.compile.estimate import unit_seconds
@@ -479,10 +479,13 @@ def table(found: Iterable[Row]) -> Iterator[str]:
 
 def picture(found: Sequence[Row], profile: str, templates: Path) -> str:
     """Return an SVG with bars of minutes, two for each machine."""
-    both = [(f"{row.name}: {way}", one.wall / 60)
-            for row in found for way, one in (("one by one", row.before), ("pool", row.after))]  # fmt: skip
-    title = f"Minutes that all variants compile, profile {profile}, simulated"
-    return bars_picture(title, both, templates, decimals=1)
+    both = [Bar(name, one.wall / 60, series)
+            for row in found for series, (name, one) in enumerate(((row.name, row.before), ("", row.after)))
+            ]  # fmt: skip
+    title = f"Simulated minutes of all variants, {profile}, by cores, GiB"
+    return bars_picture(
+        title, both, ("one variant after the other", "all at once, over one pool"), templates, decimals=1
+    )
 
 
 def result_file(text: str) -> Path:

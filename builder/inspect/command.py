@@ -102,7 +102,7 @@ def _groups(gpus: Iterable[Gpu]) -> Iterator[_Group]:
 
 def _rendered(template: str, maps: Sequence[HeatMap], loader: BaseLoader) -> str:
     gpus = maps[0].gpus
-    groups = tuple(_groups(gpus))
+    groups, generations = tuple(_groups(gpus)), by_generation(gpus)
     return (
         template_environment(loader, html=True)
         .get_template(template)
@@ -110,6 +110,8 @@ def _rendered(template: str, maps: Sequence[HeatMap], loader: BaseLoader) -> str
             maps=maps,
             overview=[replace(shown_map.overall, name=shown_map.label, summary=False) for shown_map in maps],
             groups=groups,
+            generations=generations,
+            first={generation.gpus[0].capability for generation in generations},
             lefts=[left for group in groups for left in group.lefts],
             width=groups[-1].right + _COUNT,
             gpus=gpus,

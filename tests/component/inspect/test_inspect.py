@@ -107,11 +107,11 @@ def test_json_has_what_was_counted(found: tuple[Inspected, ...], told: Told) -> 
 def test_every_cell_of_the_page_is_marked_coloured_and_counted(loader: FileSystemLoader) -> None:
     made = Page(page(loader, made=[PROVIDER]))
     counted = "183 of 184 containers native, 1 with nothing that runs."
-    assert [one[:3] for one in made.texts("title") if one.endswith(counted)] == ["7.5"]
-    colours = [one.attributes["class"] for one in made.elements if one.tag == "rect"]
+    assert [one[:3] for one in made.attributes("title") if one.endswith(counted)] == ["7.5"]
+    cells = [(one.text, one.attributes["class"].split()[0]) for one in made.elements if one.tag == "i"]
     letters = {"N": "native", "j": "jit", "~": "partial", ".": "none"}
-    cells = [colour for colour in colours if colour != "line"]
-    assert cells == [letters[letter] for letter in "Nj~." + 2 * "...NN.N.~NN.NNjjjjj"]
+    marks = ["N", "j", "~", ".", "N?", *2 * "...NN.N.~NN.NNjjjjj"]
+    assert cells == [(mark, letters.get(mark, "none")) for mark in marks]
     (text,) = made.texts("html")
     assert "Runs natively on Pascal (6.0, 6.1), Volta (7.0), " in text
     assert "libprovider.so: for 7.5, 1 of 184 containers has nothing that runs." in text

@@ -292,7 +292,7 @@ def _raw(item: Inspected) -> Iterator[str]:
             count, arches = sum(counts.values()), " ".join(map(str, sorted(counts)))
             some, lie, them = (f"{name}s", "lie", "them") if count > 1 else (name, "lies", "it")
             where = f"{count:,} {some} (sm_{arches}) {lie} outside of containers"
-            yield f"{where}: the library itself hands {them} to the driver; counted, not judged"
+            yield f"{where}: the library itself hands {them} to the driver; listed, not part of the verdict"
 
 
 def _behind(item: Inspected) -> Iterator[str]:

@@ -68,7 +68,7 @@ def plan(chosen: ChosenVariants, json: bool = False) -> None:
 
 @variant_verb()
 def bundle(chosen: ChosenVariants) -> None:
-    """Check, pack and verify the libraries that the last build compiled."""
+    """Do the last steps of build again: check, pack and verify the libraries that it compiled."""
     for one in chosen.builds().values():
         one.bundle()
 
@@ -337,7 +337,7 @@ def install(
 
 @verb()
 def client(_context: Context, dist: str | None = None) -> None:
-    """Make dist/ortpacks.pyz, dist/ortpacks-inspect.pyz and dist/index.json."""
+    """Make the program for users, dist/ortpacks.pyz; also dist/ortpacks-inspect.pyz and dist/index.json."""
     own_programs.make_client(make_wiring(dist))
 
 
@@ -370,7 +370,7 @@ def wheel(
 
 @verb()
 def service(_context: Context, dist: str | None = None) -> None:
-    """Make the wheels of the reference service and of the runtime layer, and the models in dist/models."""
+    """Make, not start, the service: its wheel, the runtime layer's, and the models in dist/models."""
     wiring = make_wiring(dist)
     for project in (RUNTIME, SERVICE):
         own_programs.make_wheel(wiring, project)
@@ -495,7 +495,7 @@ def matrix(
     only="pytest -k expression, of all tests, without gates",
 )
 def test(_context: Context, fast: bool = False, all_: bool = False, only: str | None = None) -> None:
-    """Run lint, types and import contracts, then the test tiers that this machine can run."""
+    """Test ortpacks itself: lint, types and import contracts, then the tiers that this machine can run."""
     if fast and all_:
         raise ValidationError("--fast and --all ask for different tests.", advice="Give one of them.")
     maintenance.test(make_wiring(), fast=fast, everything=all_, only=only)

@@ -1,1 +1,1 @@
-"""ortpacks: ONNX Runtime GPU packages, one per GPU generation."""
+"""ortpacks: ONNX Runtime for every NVIDIA card from Maxwell to Blackwell."""

@@ -98,7 +98,15 @@ def literals(path: Path) -> Iterator[str]:
 def texts() -> tuple[tuple[str, str], ...]:
     """Return every text with the path of its file."""
     modules = (*sorted((ROOT / "builder").rglob("*.py")), ROOT / "tasks.py")
-    patterns = ("*.md", "docs/**/*.md", "docs/results/*", "templates/*", "run", ".github/workflows/*.yml")
+    patterns = (
+        "*.md",
+        "docs/**/*.md",
+        "docs/results/*",
+        "templates/*",
+        "run",
+        "builder/**/roles.json",
+        ".github/workflows/*.yml",
+    )
     pages = sorted(path for pattern in patterns for path in ROOT.glob(pattern) if path.is_file())
     return (
         *((str(path.relative_to(ROOT)), text) for path in modules for text in literals(path)),

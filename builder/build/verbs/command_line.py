@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import inspect
+import json
 import os
 import re
 import shlex
 import signal
 import sys
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from invoke.collection import Collection
 from invoke.exceptions import Exit, ParseError
@@ -51,8 +54,21 @@ def with_flags(words: Sequence[str], valued: frozenset[str], flag: str = "--also
         value = is_flag and word in valued
 
 
+ROLES: Mapping[str, Mapping[str, str]] = json.loads(
+    Path(__file__).with_name("roles.json").read_text(encoding="utf-8")
+)
+"""Every verb, with an example, below what it is for."""
+
+_FORMER = {
+    "bake": "./run build --builder NAME",
+    "builds": "./run docs --add PACKAGE",
+    "cache": "./run clean --cache --dry-run",
+    "help": "./run VERB --help",
+}
+"""What took the place of words that were verbs, or that people take for one."""
+
 _START = """\
-ONNX Runtime GPU packages, one per GPU generation.
+ONNX Runtime for every NVIDIA card from Maxwell to Blackwell.
 
   ./run doctor                           what is here and what is missing for a build
   ./run plan --variant legacy            what would be built, why, how long it takes and the room it needs
@@ -137,6 +153,23 @@ class Verbs(Program):
         """See ``invoke.program.Program``. Prints the same text as ``./run`` without words."""
         sys.stdout.write(_START)
 
+    def list_flat(self) -> None:
+        """See ``invoke.program.Program``. Prints the verbs by what they are for."""
+        verbs = dict(self._make_pairs(self.scoped_collection))
+        for role, examples in ROLES.items():
+            sys.stdout.write(f"{role}:\n\n")
+            self.print_columns([(name, verbs[name]) for name in examples])
+        sys.stdout.write("./run VERB --help has a verb's flags and an example.\n")
+
+    def print_task_help(self, name: str) -> None:
+        """See ``invoke.program.Program``. Prints what the verb does, an example and its flags."""
+        example = next(examples[name] for examples in ROLES.values() if name in examples)
+        sys.stdout.write(f"{inspect.getdoc(self.collection[name])}\n\n  {example}\n\n")
+        flags = self.parser.contexts[name].help_tuples()
+        if flags:
+            sys.stdout.write("Flags:\n")
+            self.print_columns(flags)
+
     def print_version(self) -> None:
         """See ``invoke.program.Program``."""
         project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -191,7 +224,8 @@ class Verbs(Program):
         if before.startswith("--") and self.argv.count(before) > 1:
             return ValidationError(f"{before} is given twice", advice=f"It takes one value. {_help_of(verb)}")
         if not word.startswith("-"):
-            what, near = "verb", nearest(word, self.collection.task_names)
+            former = f"Use {_FORMER[word]}." if word in _FORMER else ""
+            what, near = "verb", former or nearest(word, self.collection.task_names)
         else:
             what, near = (
                 "flag",

@@ -20,8 +20,10 @@ VERBS = sorted(Collection.from_module(tasks).task_names)
 def test_help_has_a_line_for_each_flag(copied: Place, verb: str) -> None:
     done = copied.run(verb, "--help")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith(f"Usage: ./run [--core-opts] {verb} ")
-    _, _, options = done.stdout.partition("Options:\n")
+    head, _, options = done.stdout.partition("Flags:\n")
+    what, example, *_ = head.split("\n\n")
+    assert what.endswith((".", "..."))
+    assert example.startswith(f"  ./run {verb}")
     flags = [line.split(maxsplit=1) for line in options.splitlines() if line.startswith("  --")]
     assert flags or verb == "docs"
     assert [words for words in flags if len(words) == 1] == []
@@ -37,7 +39,18 @@ def test_alone_it_shows_some_verbs_and_a_list_has_every_one(copied: Place) -> No
     assert "./run --list has every verb" in done.stdout
     assert copied.run("--help") == copied.run("-h") == done
     lines = copied.run("--list").stdout.splitlines()
-    assert [line.split()[0] for line in lines if line.startswith("  ") and line[2] != " "] == VERBS
+    assert sorted(line.split()[0] for line in lines if line.startswith("  ") and line[2] != " ") == VERBS
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [("builds", "./run docs --add PACKAGE"), ("help", "./run VERB --help"), ("instal", "install?")],
+)
+def test_a_former_verb_is_told_with_what_took_its_place(copied: Place, word: str, said: str) -> None:
+    done = copied.run(word)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{word!r} is no verb" in done.stderr
+    assert said in done.stderr
 
 
 def test_the_completion_of_bash_knows_verbs_and_flags() -> None:

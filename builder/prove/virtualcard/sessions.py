@@ -45,8 +45,9 @@ NO_RUNTIME = 3
 DISABLED, BASIC, EXTENDED, ALL = 0, 1, 2, 99
 """Values of ORT's ``GraphOptimizationLevel``."""
 _RUNTIME = re.compile(r"libcudart\.so\.(1[23])")
-_OPENED = ("libcudnn.so.9", "libcufft.so.12")
-"""Libraries that a provider for CUDA 13 opens by ``dlopen``, to look functions up in them by name."""
+_CUDNN = "libcudnn.so.9"
+_OPENED = (_CUDNN, "libcufft.so.11", "libcufft.so.12")
+"""Libraries that a provider for CUDA 13, or of ORT 1.30, opens by ``dlopen``, to look names up in them."""
 _ASKED_BY_NAME = re.compile(rb"\0((?:cudnn|cufft)[A-Z]\w+)(?=\0)")
 _STANDS_FOR = re.compile(r"lib(cu|nv)")
 """The beginning of the file names of NVIDIA's libraries."""
@@ -231,7 +232,7 @@ def _link(provider: Path, runtime: Path, folder: Path) -> str:
         (folder / name).symlink_to(runtime.resolve())
     known = {symbol.name for symbol in defined.symbols.exports}
     names = {symbol.name for symbol in asks.symbols.asks if _ANSWERED.match(symbol.name)}
-    opened = set(_OPENED) - linked if cuda == "13" else set()
+    opened = set(_OPENED) - linked if cuda == "13" or _CUDNN not in linked else set()
     if opened:
         names |= _asked_by_name(provider)
     stubs = folder / "libvirtualstubs.so"

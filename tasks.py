@@ -337,7 +337,7 @@ def install(
 
 @verb()
 def client(_context: Context, dist: str | None = None) -> None:
-    """Make the program for users, dist/ortpacks.pyz; also dist/ortpacks-inspect.pyz and dist/index.json."""
+    """Make the program for users, ortpacks.pyz, alone and for pip and npm; also inspector and index.json."""
     own_programs.make_client(make_wiring(dist))
 
 

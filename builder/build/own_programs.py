@@ -1,36 +1,39 @@
-"""The project's programs for its users: client, inspector, Python wheels, and the service's models."""
+"""The project's programs for its users: client, inspector, packages for pip and npm, the service's models."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
+import tarfile
 import tempfile
+from io import BytesIO
 from pathlib import Path
 from zipfile import ZipFile
 
+from zlib_ng import zlib_ng
+
 from builder.config.inputs import SELFTEST_MODEL, SELFTEST_TRANSFORMER
 from builder.files.atomic_write import part_file, write_file
-from builder.files.digest import LocalFile
+from builder.files.digest import LocalFile, file_digest
 from builder.formats.index import build_index
 from builder.formats.json_values import json_text
-from builder.formats.package_names import CLIENT, INDEX
+from builder.formats.package_names import CLIENT, INDEX, INSTALL_SCRIPT
 from builder.io.archive.client_zipapp import INSPECTOR, build_client, build_inspector
 from builder.io.archive.package_writer import EARLIEST_MTIME
 from builder.io.archive.unpacking import manifest_of
-from builder.io.archive.zip_file import EXECUTABLE, PLAIN, ZipWriter
+from builder.io.archive.zip_file import EXECUTABLE, LEVEL, PLAIN, ZipWriter
+from builder.io.templates import template_environment
 from builder.io.wiring import Wiring
 from builder.publish.locations import archives_in, stored
 from builder.publish.prepare import ROOTS
 from builder.publish.signing import roots_in
 
-RUNTIME, SERVICE = "runtime", "service"
-"""Folders of the Python projects."""
+RUNTIME, SERVICE, PYPI, NPM = "runtime", "service", "pypi", "npm"
+"""Folders of the Python projects, and of the package for Node."""
 
-WHEEL_NAME = "ortpacks_runtime"
-"""Name of the runtime layer's package.
-
-Its wheel contains the client, which finds GPU and installed package.
-"""
+BESIDE_CLIENT = ("ortpacks-*-py3-none-any.whl", "ortpacks-[0-9]*.tgz", INSTALL_SCRIPT)
+"""Patterns of the names of what brings ``ortpacks.pyz`` to a machine: by pip, by npm, by a shell."""
 
 MODELS = "models"
 
@@ -38,13 +41,17 @@ MODELS = "models"
 def make_wheel(wiring: Wiring, project: str) -> Path:
     """Write the wheel of ``project`` to ``dist`` and return its path.
 
-    The bytes depend on the sources alone. Raises ``DiskError`` if the disk is full.
+    That of ``PYPI`` has ``dist/ortpacks.pyz`` inside. The bytes depend on the sources alone. Raises
+    ``DiskError`` if the disk is full.
     """
     with tempfile.TemporaryDirectory(prefix=f"ortpacks-{project}-") as work:
         source = Path(work, project)
         shutil.copytree(wiring.root / project, source, ignore=shutil.ignore_patterns("__pycache__"))
-        if (source / WHEEL_NAME).is_dir():
-            build_client(wiring.root, source / WHEEL_NAME / CLIENT, None)
+        shutil.copy(wiring.root / "LICENSE", source)
+        if project == RUNTIME:  # the client finds GPU and installed package for it
+            build_client(wiring.root, source / "ortpacks_runtime" / CLIENT, None)
+        if project == PYPI:
+            shutil.copyfile(wiring.dist / CLIENT, source / "ortpacks" / CLIENT)
         argv = [sys.executable, "-m", "flit_core.wheel", "--outdir", work, str(source)]
         wiring.runner.run(argv, env={"SOURCE_DATE_EPOCH": str(EARLIEST_MTIME), **wiring.env})
         (made,) = Path(work).glob("*.whl")
@@ -55,6 +62,44 @@ def make_wheel(wiring: Wiring, project: str) -> Path:
                 writer.compress(member.filename, [flits.read(member)], mode)
     wiring.reporter.say(str(wheel))
     return wheel
+
+
+def make_npm_package(wiring: Wiring) -> Path:
+    """Write the package for Node, with ``dist/ortpacks.pyz`` inside, to ``dist`` and return its path.
+
+    It has the files that npm itself would pack. The bytes depend on the sources alone. Raises ``DiskError``.
+    """
+    source, packed = wiring.root / NPM, BytesIO()
+    described = json.loads((source / "package.json").read_text("utf-8"))
+    names = {"LICENSE": wiring.root, CLIENT: wiring.dist}
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for name in sorted({"LICENSE", "README.md", "package.json", *described["files"]}):
+            content = (names.get(name, source) / name).read_bytes()
+            member = tarfile.TarInfo(f"package/{name}")
+            member.size, member.mtime, member.mode = len(content), EARLIEST_MTIME, PLAIN
+            archive.addfile(member, BytesIO(content))
+    package = wiring.dist / f"ortpacks-{described['version']}.tgz"
+    write_file(package, zlib_ng.compress(packed.getvalue(), LEVEL, zlib_ng.MAX_WBITS + _GZIP))
+    wiring.reporter.say(str(package))
+    return package
+
+
+_GZIP = 16
+"""Added to zlib's window bits: with a gzip header, which has no time."""
+
+
+def write_install_script(wiring: Wiring, downloads: str) -> Path:
+    """Write ``dist/install.sh`` and return its path.
+
+    The script fetches ``ortpacks.pyz`` from the address ``downloads``, and accepts that of ``dist`` alone.
+    """
+    text = (
+        template_environment(wiring.loader)
+        .get_template(f"{INSTALL_SCRIPT}.j2")
+        .render(downloads=downloads, client=CLIENT, sha256=file_digest(wiring.dist / CLIENT).sha256)
+    )
+    write_file(wiring.dist / INSTALL_SCRIPT, text.encode())
+    return wiring.dist / INSTALL_SCRIPT
 
 
 def make_models(wiring: Wiring) -> Path:
@@ -84,10 +129,15 @@ def write_client(wiring: Wiring, index: str | None) -> Path:
 
 
 def make_client(wiring: Wiring) -> Path:
-    """Write client, inspector, and ``dist/index.json`` over the packages in ``dist``; return the client."""
+    """Write the programs, and ``dist/index.json`` over the packages in ``dist``; return the client.
+
+    The programs are client, inspector, and the client's packages for pip and npm.
+    """
     packages = archives_in(wiring.dist)
     client = write_client(wiring, None)
     inspector = build_inspector(wiring.root, wiring.dist / INSPECTOR)
+    make_wheel(wiring, PYPI)
+    make_npm_package(wiring)
     listed = [(manifest_of(package), stored(LocalFile.of(package))) for package in packages]
     index = build_index("local", listed, wiring.project.models)
     write_file(wiring.dist / INDEX, json_text(index).encode())

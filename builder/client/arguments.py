@@ -27,13 +27,18 @@ line."""
 
 _LISTED_COMMANDS = "\n".join(f"  {name:<11}  {text}" for name, (_, text) in COMMANDS.items())
 
+_PROGRAM = "python3 ortpacks.pyz" if sys.argv[0].endswith(".pyz") else "ortpacks"
+"""The words that start this client: pip, npm and ``install.sh`` make a command of it."""
+
+_EVAL = f'eval "$({_PROGRAM} env)"'
+
 _OVERVIEW = f"""\
 commands:
 {_LISTED_COMMANDS}
 
 examples:
-  python3 ortpacks.pyz install        install the package that fits this machine
-  eval "$(python3 ortpacks.pyz env)"  let programs of this shell find it
+  {f"{_PROGRAM} install":<{len(_EVAL)}}  install the package that fits this machine
+  {_EVAL}  let programs of this shell find it
 
 COMMAND --help shows its flags, --reference the exit codes and the environment's
 variables, --version which release this program is of.

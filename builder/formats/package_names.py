@@ -116,6 +116,9 @@ CHECKSUMS = "SHA256SUMS"
 CLIENT = "ortpacks.pyz"
 """File name of the client in a release."""
 
+INSTALL_SCRIPT = "install.sh"
+"""File name of the script that brings the client to machines without pip or Python."""
+
 REDUCED = (Profile.LEAN.value, Profile.MINIMAL.value)
 """Profiles that a package's name contains."""
 

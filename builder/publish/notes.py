@@ -17,7 +17,7 @@ from builder.facts.gpu.architectures import Capability
 from builder.formats import index as index_format
 from builder.formats.index import INDEX_LIMIT, Index, IndexPackage, by_support, distinct
 from builder.formats.manifest import Driver
-from builder.formats.package_names import CLIENT, CUDA, INDEX
+from builder.formats.package_names import CLIENT, CUDA, INDEX, INSTALL_SCRIPT
 from builder.io.templates import template_environment
 from builder.publish.assets import UPLOADED, ReleasePlan
 from builder.publish.locations import downloads
@@ -28,12 +28,14 @@ def release_notes(plan: ReleasePlan, index: Index, project: Project, ports: Publ
     """Return the notes of a release, in Markdown: ``release-notes.md.j2``."""
     previous = _previous_index(plan.tag, ports)
     packages = distinct(index.packages)
+    names = {file.name for file in plan.files}
     return (
         template_environment(ports.loader)
         .get_template("release-notes.md.j2")
         .render(
             index=index,
-            client=CLIENT if any(file.name == CLIENT for file in plan.files) else None,
+            client=CLIENT if CLIENT in names else None,
+            script=INSTALL_SCRIPT if INSTALL_SCRIPT in names else None,
             downloads=downloads(project.publish, index.tag),
             packages=packages,
             runs={package.file: by_support(package) for package in packages},

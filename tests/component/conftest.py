@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from builder.build.verbs.releases.releasing import add_programs
 from builder.io.archive.client_zipapp import build_client
+from builder.io.wiring import Wiring
 from tests.support import ROOT
 from tests.support.factories.project_copy import Place, copied_to, times_below
+from tests.support.fakes.ports import FakeReporter
 
 MEMORY = Path("/dev/shm")
 """Linux' file system in memory: making and removing files there takes less CPU time than on a disk."""
@@ -84,3 +87,12 @@ def place(tmp_path: Path, _linked: tuple[Path, dict[str, int]]) -> Iterator[Plac
 @pytest.fixture(scope="session")
 def pyz(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_client(ROOT, tmp_path_factory.mktemp("client") / "ortpacks.pyz", None)
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with all that the release gpu-libs-v1.23.2 has beside its packages."""
+    wiring = Wiring(ROOT, dist=tmp_path_factory.mktemp("programs"), reporter=FakeReporter())
+    (wiring.dist / "ortpacks-0.9.0-py3-none-any.whl").touch()
+    add_programs(wiring, wiring.project, "gpu-libs-v1.23.2")
+    return wiring.dist

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-from builder.build.own_programs import MODELS, RUNTIME, SERVICE
+from builder.build.own_programs import BESIDE_CLIENT, MODELS, RUNTIME, SERVICE
 from builder.build.verbs.verb_answers import CleanAnswer, EngineThing, Result
 from builder.compile.estimate import gigabytes
 from builder.config.variants import on_platform
@@ -29,7 +29,7 @@ _INPUTS = ("incoming", "made", "relocated", "requirements", "rootfs", "rules", "
 
 _FILES = (
     *(CLIENT, INSPECTOR, INDEX, CHECKSUMS, LICENCES_PAGE, TARGETS, root_name("[0-9]*")),
-    *("atlas.html", "atlas.json", f"{STEM}-*"),
+    *("atlas.html", "atlas.json", f"{STEM}-*", *BESIDE_CLIENT),
     *(f"ortpacks_{project}-*.whl" for project in (RUNTIME, SERVICE)),
 )
 """Names, or patterns of names, of files in ``dist`` that are not a package's."""

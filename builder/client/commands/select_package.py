@@ -257,6 +257,7 @@ def package_value(package: IndexPackage) -> Dict[str, object]:
         "file": package.file,
         "size": package.size,
         "sha256": package.sha256,
+        "onnxruntime": package.onnxruntime.version,
         "cannot_run": to_json(package.onnxruntime.cannot_run),
         "cannot_run_below": to_json(package.onnxruntime.cannot_run_below),
     }
@@ -321,9 +322,8 @@ def _version_line(version: Mapping[str, object]) -> str:
 
 
 def _offer_value(package: IndexPackage, prefix: Prefix) -> Dict[str, object]:
-    own = {"platform": package.platform, "onnxruntime": package.onnxruntime.version}
     sizes = {"installed_size": package.installed_size, "here": prefix.folder(package).is_dir()}
-    return {**package_value(package), **own, **sizes}
+    return {**package_value(package), "platform": package.platform, **sizes}
 
 
 def _offer_line(package: IndexPackage, prefix: Prefix) -> str:

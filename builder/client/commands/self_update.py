@@ -37,6 +37,12 @@ _VERSION = re.compile(rb'^__version__ = "([0-9]{1,6}\.[0-9]{1,6}\.[0-9]{1,6})"$'
 _ROOT = "builder/client/root.json"
 """Path of the root in a client."""
 
+_OWNERS = (
+    ("__init__.py", "Python", "pip install --upgrade"),
+    ("package.json", "Node", "npm update"),
+)
+"""Who updates a client instead: a file beside it, the kind of package, and the command."""
+
 _KEPT_FROM_YOU = "Somebody may hide newer releases from you. To install an older client, copy it by hand."
 
 _SECONDS = 60.0
@@ -99,10 +105,13 @@ def _own(context: CommandContext) -> Path:
             "This program runs from its sources, not from an ortpacks.pyz.",
             advice="Update the sources as you got them, for example with git pull.",
         )
-    if (own.parent / "__init__.py").exists():
-        raise NothingToDoError(
-            f"{own} belongs to the Python package {own.parent.name}.", advice="Update that with pip."
-        )
+    for mark, owner, update in _OWNERS:
+        if (own.parent / mark).exists():
+            name = own.parent.name
+            raise NothingToDoError(
+                f"{own} belongs to the {owner} package {name}.",
+                advice=f"Update that: {update} {name.replace('_', '-')}.",
+            )
     return own
 
 

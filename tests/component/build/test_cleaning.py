@@ -56,7 +56,7 @@ def test_a_dry_run_says_what_each_kind_takes_and_removes_nothing(
 
     answer = clean(here, caches=True, inputs=True, dry=True)
     schema("clean").validate(json.loads(dumps(answer)))
-    assert (answer.removed, len(answer.engine), len(answer.paths)) == (False, 3, 19)
+    assert (answer.removed, len(answer.engine), len(answer.paths)) == (False, 3, 22)
     assert max(one.size for one in answer.paths) == 200_003_584
     told("\n".join(reported(here)))
     assert (sorted(tmp_path.rglob("*")), engine.removed) == (before, [])

@@ -83,7 +83,7 @@ def test_help_is_one_screen_for_each_command(machine: Machine, monkeypatch: pyte
     for argv in (["--help"], ["-h"], []):
         assert machine.run(*argv) == 0
         assert all(f"\n  {name} " in machine.out for name in arguments.COMMANDS)
-        assert 'eval "$(python3 ortpacks.pyz env)"' in machine.out
+        assert 'eval "$(ortpacks env)"' in machine.out
     assert all(arguments.parsed([name, "--quiet"]).quiet for name in arguments.COMMANDS)
     for argv in ([], ["--reference"], *([name, "--help"] for name in arguments.COMMANDS)):
         assert machine.run(*argv) == 0

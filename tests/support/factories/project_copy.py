@@ -16,7 +16,17 @@ import tasks
 from builder.build.verbs import command_line, flags
 from tests.support import ROOT
 
-PARTS = ("tasks.py", "builder", "templates", "patches", "variants.yaml", "inputs.lock", "LICENSE")
+PARTS = (
+    "tasks.py",
+    "builder",
+    "npm",
+    "patches",
+    "pypi",
+    "templates",
+    "variants.yaml",
+    "inputs.lock",
+    "LICENSE",
+)
 
 NO_ENGINE = "unix:///nonexistent/docker.sock"
 

@@ -2,6 +2,7 @@
 of imports."""
 
 import ast
+import json
 import re
 import sys
 import tomllib
@@ -95,10 +96,11 @@ PAGES = [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")]
 OF_ONNX_RUNTIME = {"moe/ft_moe/moe_gemm_kernels_template.h", "docs/OperatorKernels.md"}
 
 
-@pytest.mark.parametrize("project", [".", "runtime", "service"])
+@pytest.mark.parametrize("project", [".", "pypi", "runtime", "service"])
 def test_the_tree_says_one_version(root: Path, project: str) -> None:
     text = (root / project / "pyproject.toml").read_text(encoding="utf-8")
     assert tomllib.loads(text)["project"]["version"] == __version__
+    assert json.loads((root / "npm/package.json").read_text(encoding="utf-8"))["version"] == __version__
 
 
 def test_every_file_that_a_page_names_is_there() -> None:

@@ -60,6 +60,8 @@ def test_only_the_publishing_job_may_write_files_and_no_release_is_cancelled() -
     assert writers == {
         "attest": vouching,
         "publish": {"contents": "write", **vouching},
+        "pypi": {"id-token": "write"},
+        "npm": {"id-token": "write"},
         "propose": {"contents": "write", "pull-requests": "write"},
     }
     assert workflow("release")["concurrency"]["cancel-in-progress"] is False
@@ -120,6 +122,22 @@ def test_a_release_is_public_only_after_each_package_was_attested() -> None:
 def test_the_signing_key_is_a_secret_of_the_environment_that_publishes() -> None:
     given = {job for job in jobs() if "ORTPACKS_SIGNING_KEY" in str(jobs()[job])}
     assert given == {job for job in jobs() if jobs()[job].get("environment") == "release"} == {"publish"}
+
+
+@pytest.mark.parametrize("index", ["pypi", "npm"])
+def test_an_index_gets_what_was_published_and_only_where_the_settings_name_it(index: str) -> None:
+    """Its job holds a right to publish, so it runs nothing of the project."""
+    assert "./run" not in str(steps("release", index))
+    assert "checkout" not in str(steps("release", index))
+    asked: dict[str, dict[str, object]] = {"inputs": {}, "vars": {f"ORTPACKS_{index.upper()}": "true"}}
+    for published, change, runs in (
+        ("success", {}, True),
+        ("failure", {}, False),
+        ("success", {"vars": {}}, False),
+        ("success", {"inputs": {"dry_run": True}}, False),
+    ):
+        context = {**asked, "needs": {"publish": {"result": published}}, **change}
+        assert holds(str(jobs()[index]["if"]), context, {"cancelled": lambda: False}) == runs
 
 
 def test_any_base_makes_a_release_and_is_tried_each_night(project: Project) -> None:

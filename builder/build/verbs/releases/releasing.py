@@ -10,7 +10,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from builder.build.own_programs import RUNTIME, WHEEL_NAME, make_wheel, write_client
+from builder.build.own_programs import (
+    BESIDE_CLIENT,
+    PYPI,
+    RUNTIME,
+    make_npm_package,
+    make_wheel,
+    write_client,
+    write_install_script,
+)
 from builder.config.fields import API
 from builder.config.variants import Project
 from builder.contents.integrity import read_checksums, update_checksums
@@ -25,7 +33,15 @@ from builder.io.archive.client_zipapp import INSPECTOR, build_inspector
 from builder.io.wiring import TOKENS, Wiring
 from builder.prove.verify import Verifier
 from builder.publish.assets import ReleaseHost, Repository, require_repository
-from builder.publish.locations import archives_in, index_url, readable, release_tag, versions_of, web_root
+from builder.publish.locations import (
+    archives_in,
+    downloads,
+    index_url,
+    readable,
+    release_tag,
+    versions_of,
+    web_root,
+)
 from builder.publish.mirror import MirrorFolder, mirror_tag
 from builder.publish.preflight import check_tag
 from builder.publish.prepare import ROOTS, PublishOptions, PublishPorts, ReleaseState, ReleaseStatus
@@ -75,29 +91,32 @@ def publish_on(
     packages = archives_in(wiring.dist)
     manifests = readable(packages)
     require_no_errors(check_tag(tag, versions_of(manifests)), f"{wiring.dist} cannot be released as {tag}")
-    write_client(wiring, index_url(project.publish, tag))
-    add_inspector(wiring)
-    _add_runtime_layer(wiring)
+    add_programs(wiring, project, tag)
     if len(manifests) == len(packages):  # else publish reports them
         add_wheels(wiring)
     ports = replace(_ports(wiring, host, options.keys), repository=repository)
     return publish_release(wiring.dist, project, ports, replace(options, tag=tag))
 
 
-def add_inspector(wiring: Wiring) -> None:
-    """Write ``dist/ortpacks-inspect.pyz``, ``inspect`` as one file, and add it to the release's files."""
-    inspector = build_inspector(wiring.root, wiring.dist / INSPECTOR)
-    update_checksums(wiring.dist, put={inspector.name: file_digest(inspector).sha256})
+def add_programs(wiring: Wiring, project: Project, tag: str) -> None:
+    """Write the client of the release ``tag``, and add what else users run to the release's files.
 
-
-def _add_runtime_layer(wiring: Wiring) -> None:
-    """Write the runtime layer's wheel, add it to the release's files, and remove wheels of other versions."""
-    wheel = make_wheel(wiring, RUNTIME)
-    others = [path for path in wiring.dist.glob(f"{WHEEL_NAME}-*.whl") if path != wheel]
-    for other in others:
+    These are the inspector, the runtime layer, and what brings the client to a machine. Those of other
+    versions are removed.
+    """
+    write_client(wiring, index_url(project.publish, tag))
+    made = (
+        build_inspector(wiring.root, wiring.dist / INSPECTOR),
+        make_wheel(wiring, RUNTIME),
+        make_wheel(wiring, PYPI),
+        make_npm_package(wiring),
+        write_install_script(wiring, downloads(project.publish, tag)),
+    )
+    there = {path for name in ("ortpacks_runtime-*.whl", *BESIDE_CLIENT) for path in wiring.dist.glob(name)}
+    for other in there.difference(made):
         other.unlink()
-    put = {wheel.name: file_digest(wheel).sha256}
-    update_checksums(wiring.dist, put=put, drop=tuple(path.name for path in others))
+    put = {path.name: file_digest(path).sha256 for path in made}
+    update_checksums(wiring.dist, put=put, drop=tuple(path.name for path in there.difference(made)))
 
 
 def show_status(wiring: Wiring, tag: str | None, project: Project) -> ReleaseStatus:

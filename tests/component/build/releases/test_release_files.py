@@ -3,22 +3,24 @@
 from pathlib import Path
 from zipfile import ZipFile
 
-from builder.build.verbs.releases.releasing import add_inspector
 from builder.contents.integrity import read_checksums
 from builder.files.digest import file_digest
-from builder.io.wiring import Wiring
 from tests.support.factories import official_wheels as official
 from tests.support.factories.project_copy import Place
-from tests.support.fakes.ports import FakeReporter
 
 
-def test_inspect_in_one_file_is_made_and_listed(tmp_path: Path, root: Path) -> None:
-    """Publishing uploads the files that ``SHA256SUMS`` lists."""
-    shop = Wiring(root, dist=tmp_path, reporter=FakeReporter())
-    add_inspector(shop)
-    (inspector,) = tmp_path.glob("*.pyz")
-    assert read_checksums(tmp_path) == {"ortpacks-inspect.pyz": file_digest(inspector).sha256}
-    assert "builder/inspect/__main__.py" in ZipFile(inspector).namelist()
+def test_the_programs_are_made_and_listed_and_those_of_other_versions_go(programs: Path) -> None:
+    """Publishing uploads the client, and the files that ``SHA256SUMS`` lists."""
+    files = {path.name: file_digest(path).sha256 for path in programs.iterdir()}
+    client = files.pop("ortpacks.pyz")
+    del files["SHA256SUMS"]
+    assert set(files) == {
+        *("install.sh", "ortpacks-inspect.pyz", "ortpacks-1.0.0.tgz"),
+        *("ortpacks-1.0.0-py3-none-any.whl", "ortpacks_runtime-1.0.0-py3-none-any.whl"),
+    }
+    assert read_checksums(programs) == files
+    assert "builder/inspect/__main__.py" in ZipFile(programs / "ortpacks-inspect.pyz").namelist()
+    assert client in (programs / "install.sh").read_text()
 
 
 def test_a_mirrors_client_gets_no_place_that_is_no_repository(place: Place, tmp_path: Path) -> None:

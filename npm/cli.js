@@ -1,0 +1,34 @@
+#!/usr/bin/env node
+"use strict";
+// `setup` installs what fits, `info` shows what it found; every other command is the client's own: npx ortpacks doctor
+
+const ortpacks = require("./index.js");
+
+const [command, ...more] = process.argv.slice(2);
+
+/** Never fails npm install. */
+function postinstall() {
+  if (process.env.ORTPACKS_POSTINSTALL === "skip") return console.log("ortpacks: skipped; npx ortpacks setup does it later");
+  try {
+    told(ortpacks.setup());
+  } catch (error) {
+    console.warn(`ortpacks: ${error.message}`);
+  }
+}
+
+function told(found) {
+  console.log(found.fallbackToCpu ? `Models will run on the CPU: ${found.reason}` : found.reason);
+  return found;
+}
+
+function run() {
+  const done = ortpacks.client([command, ...more].filter((word) => word !== undefined), { stdio: "inherit" });
+  if (done) return done.status ?? 1;
+  console.error(`ortpacks: ${ortpacks.NO_PYTHON}.`);
+  return 4;
+}
+
+if (command === "postinstall") postinstall();
+else if (command === "setup") process.exitCode = told(ortpacks.setup()).failed ? 1 : 0;
+else if (command === "info") console.log(JSON.stringify(ortpacks.info(), null, 2));
+else process.exitCode = run();

@@ -1,0 +1,7 @@
+"""``python -m ortpacks`` is the command ``ortpacks``."""
+
+import sys
+
+from ortpacks import main
+
+sys.exit(main())

@@ -1,4 +1,4 @@
-"""Programs of PyPI's packages, each installed once into an environment of its own below the cache."""
+"""Packages of PyPI and npm, each installed once into a folder of its own below the cache."""
 
 import subprocess
 import sys
@@ -35,3 +35,19 @@ def pypi_program(packages: Sequence[str], program: str, python: str = sys.execut
             if done.returncode:
                 pytest.skip(f"{packages[0]} cannot be installed from PyPI: {done.stderr.strip()[-200:]}")
     return folder / program
+
+
+def npm_package(name: str, version: str) -> Path:
+    """Return the folder of a package of npm, beside those that it needs; none of their scripts has run.
+
+    The test is skipped where npm cannot install it.
+    """
+    folder = Wiring(ROOT).cache / f"{name}-{version}"
+    with exclusive(folder.with_suffix(".lock"), lambda: None):
+        if not (folder / "node_modules" / name).is_dir():
+            quiet = ("--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries=0")
+            npm = ("npm", "install", *quiet, f"--prefix={folder}", f"{name}@{version}")
+            done = subprocess.run(npm, capture_output=True, text=True, check=False)
+            if done.returncode:
+                pytest.skip(f"{name} cannot be installed from npm: {done.stderr.strip()[-200:]}")
+    return folder / "node_modules" / name

@@ -148,13 +148,18 @@ def _provider(wiring: Wiring, source: str) -> Iterator[_Provider]:
 
 
 def _card(provider: _Provider) -> VirtualCard:
-    """Return the newest card that the provider runs on natively.
+    """Return the newest card that the provider runs on natively: of a package, as its manifest states.
 
-    Native code is needed, since some kernels run while a session is created.
+    Native code is needed, since some kernels run while a session is created. The bytes alone do not tell it
+    of a provider some of whose units are compiled for a part of the set.
     """
-    coverage = read_file(PROVIDER, provider.folder / PROVIDER).coverage
-    support = coverage.support if coverage else {}
-    native = [device for device, how in support.items() if how is Support.NATIVE]
+    if provider.manifest:
+        stated = provider.manifest.capabilities.items()
+        native = [Capability.parse(device) for device, how in stated if how == Support.NATIVE.value]
+    else:
+        coverage = read_file(PROVIDER, provider.folder / PROVIDER).coverage
+        support = coverage.support if coverage else {}
+        native = [device for device, how in support.items() if how is Support.NATIVE]
     return VirtualCard(capability=str(max(native, default=_NO_CARD)))
 
 

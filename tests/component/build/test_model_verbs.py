@@ -228,6 +228,15 @@ def test_only_a_package_of_a_smaller_profile_is_told_to_lack_kernels(
     assert (LACKING in str(error.value)) == (profile == "lean")
 
 
+def test_a_model_is_opened_on_the_newest_card_that_its_package_states(
+    desk: Desk, tmp_path: Path, model: Path
+) -> None:
+    """Defect: ``legacy`` of ONNX Runtime 1.30, in which units differ, was asked on a card of 8.6."""
+    entry = {MANIFEST: json_text(manifest("legacy")).encode()}
+    path = archive(tmp_path / f"{TOP}.tar.zst", {**OWN, **entry})
+    assert json.loads(desk.model(path, model, as_json=True))["card"] == "7.0"
+
+
 def test_no_more_of_a_manifest_is_read_than_of_a_real_one(desk: Desk, tmp_path: Path, model: Path) -> None:
     """The file has a terabyte, of which the disk holds the beginning."""
     path = unpacked(tmp_path)

@@ -7,7 +7,13 @@ import pytest
 
 from builder.binary.library_names import HOST, PROVIDER
 from builder.errors import LoadError
-from builder.prove.virtualcard.sessions import CardRuntime, ModelToOpen, VirtualCard, open_models
+from builder.prove.virtualcard.sessions import (
+    CardRuntime,
+    ModelToOpen,
+    VirtualCard,
+    environment_of,
+    open_models,
+)
 from tests.answers.card import needs_compiler, runtime
 from tests.doubles.library import CREATE_SESSION, library
 from tests.support.factories.binaries import elf
@@ -46,6 +52,25 @@ def test_a_model_that_fails_has_the_reason(tmp_path: Path, fault: dict[str, Any]
     seen = list(open_models(lib, asked, CARD, runtime=runtime()))
     assert [error in one.error for one in seen] == [True, True]
     assert [one.nodes for one in seen] == [{}, {}]
+
+
+@pytest.mark.parametrize(
+    ("needed", "stands_in"),
+    [([], True), (["libcudnn.so.9", "libcufft.so.11"], False)],
+    ids=["opened by dlopen, as 1.30 does", "needed, as 1.21 does"],
+)
+def test_what_a_provider_opens_itself_is_stood_in_for(
+    tmp_path: Path, needed: list[str], *, stands_in: bool
+) -> None:
+    """Else the real cuDNN is opened beside the package, and it finds no GPU."""
+    asked = {".rodata": b"\0cudnnCreate\0cufftPlan1d\0"}
+    (tmp_path / PROVIDER).write_bytes(elf(asked, needed=[*NEEDS, *needed]))
+    folder = tmp_path / "card"
+    folder.mkdir()
+    environment_of(tmp_path / HOST, CARD, runtime(), folder)
+    stubs = (folder / "libvirtualstubs.so").read_bytes()
+    assert {"libcudnn.so.9", "libcufft.so.11"} <= {path.name for path in folder.iterdir()}
+    assert (b"\0cudnnCreate\0" in stubs, b"\0cufftPlan1d\0" in stubs) == (stands_in, stands_in)
 
 
 @pytest.mark.parametrize(

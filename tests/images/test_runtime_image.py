@@ -89,27 +89,27 @@ REFUSALS = {
     "WSL2's driver": (
         (*READ_ONLY, "--env=FAKE_CUDA=500"),
         "CUDA failure 500: named symbol not found",
-        "Install the driver again",
+        "Take CUDA libraries that are not the package's out of LD_LIBRARY_PATH",
     ),
     "an old driver": (
         (*READ_ONLY, "--env=FAKE_CUDA_VERSION=11040"),
         "CUDA failure 35: CUDA driver version is insufficient",
-        "Update the NVIDIA driver; in a container, the host's.",
+        "On the host, not in this container: Update the NVIDIA driver.",
     ),
     "no device": (
         (*READ_ONLY, "--env=FAKE_CUDA=100"),
         "CUDA failure 100: no CUDA-capable device is detected",
-        "`nvidia-smi -L` the MIG instances",
+        "Start a new container with the GPUs (`docker run --gpus all`)",
     ),
     "full memory": (
         (*READ_ONLY, "--env=FAKE_CUDA=2"),
         "CUDA failure 2: out of memory",
-        "`nvidia-smi` lists the programs that have it",
+        "On the host, not in this container, `nvidia-smi` lists the programs",
     ),
     "no cuDNN": (
         ("--user=0",),
         "libcudnn.so.9: cannot open shared object file",
-        "In a container, start the image as it was built.",
+        "Start a new container from the image as it was built.",
     ),
 }
 """Flags of a container, the message of NVIDIA's runtime or of the loader in it, and the advice."""

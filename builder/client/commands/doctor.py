@@ -30,8 +30,8 @@ from builder.client.doctor.observations import (
     Shadow,
 )
 from builder.client.install.current import folder_in_use
-from builder.client.install.prefix import Prefix, read_info
-from builder.client.install.unpack import Verification, manifest_in, verify
+from builder.client.install.prefix import INFO, Prefix, read_info
+from builder.client.install.unpack import Verification, verify, verify_sizes
 from builder.client.probe.detect import (
     FORCED_CAPABILITIES,
     FORCED_DRIVER,
@@ -48,7 +48,7 @@ from builder.files.disk import is_file, is_folder, is_writable
 from builder.finding import Severity
 from builder.formats.index import entry_of
 from builder.formats.manifest import FileEntry, Manifest
-from builder.formats.package_names import CPU, CUDA, LIB
+from builder.formats.package_names import CPU, CUDA, LIB, MANIFEST
 from builder.formats.stored_file import StoredFile
 from builder.formats.text import printable
 
@@ -59,6 +59,8 @@ _MOST_DIGITS = 20
 
 _MOST_CHARACTERS = 4000
 """The most characters of an application's error that are searched, because the patterns are slow."""
+
+_DYLIB = "ORT_DYLIB_PATH"
 
 _STATED = (FORCED_CAPABILITIES, FORCED_DRIVER, FORCED_MEMORY)
 
@@ -224,10 +226,9 @@ def examine(
 def examine_failure(context: CommandContext, prefix: Prefix, said: str) -> Observations:
     """Return the machine, the package in use, and the failed session that the error ``said`` describes.
 
-    The package's files are not verified and no session is run. Raises ``ConfigError`` where ``said`` is
-    blank.
+    The package's files are not hashed and no session is run. Raises ``ConfigError`` where ``said`` is blank.
     """
-    _, installed, broken = _package(prefix, lambda folder: Verification(folder, manifest_in(folder), ()))
+    _, installed, broken = _package(prefix, verify_sizes)
     words = printable(" ".join(said.split()))[:_MOST_CHARACTERS]
     if not words:
         raise ConfigError("--said: the text is empty. Give the error's text in quotes.")
@@ -264,7 +265,19 @@ def _observed_machine(context: CommandContext) -> Observations:
         kernel=read_kernel(root) if linux else Kernel(),
         cuda_visible=env.get(VARIABLE),
         stated=tuple(f"{name}={env[name]}" for name in _STATED if env.get(name)),
+        outside=_outside(env),
     )
+
+
+def _outside(env: Mapping[str, str]) -> Optional[InstalledPackage]:
+    """Return the package that ``ORT_DYLIB_PATH`` names; ``None`` for one that the client installed."""
+    named = env.get(_DYLIB)
+    folder = Path(named).parent.parent if named else None
+    if folder is None or not is_file(folder / MANIFEST) or is_file(folder / INFO):
+        return None
+    with suppress(BuilderError, OSError):
+        return _installed(verify_sizes(folder), {})
+    return None
 
 
 def _package(
@@ -307,7 +320,7 @@ def _installed(verdict: Verification, info: Mapping[str, object]) -> InstalledPa
 
 def _elsewhere(folder: Path, env: Mapping[str, str]) -> Optional[str]:
     """Return ``ORT_DYLIB_PATH`` where it does not lead into ``folder``; ``None`` in any other case."""
-    named = env.get("ORT_DYLIB_PATH")
+    named = env.get(_DYLIB)
     try:
         return named if named and folder.resolve() not in Path(named).resolve().parents else None
     except (OSError, RuntimeError):  # a loop of links

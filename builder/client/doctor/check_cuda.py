@@ -72,10 +72,11 @@ def driver_library_failures(observed: Observations) -> Iterator[MachineFinding]:
 def failed_session(observed: Observations) -> Iterator[MachineFinding]:
     """Yield D402, D404, or the finding of the message where a session fails.
 
-    A failure with a number on the GPU has its finding in ``numbered_failures``.
+    A failure with a number on the GPU has its finding in ``numbered_failures``, one that names a damaged file
+    of a package in ``damaged_package``.
     """
     tried = observed.trial
-    if tried is None or tried.failure is None:
+    if tried is None or tried.failure is None or any(file in tried.failure for file in _damaged(observed)):
         return
     if tried.on_cpu is False:
         where = f"A session fails on {tried.provider} ({tried.failure.rstrip('.')}), and on the CPU too."
@@ -87,6 +88,11 @@ def failed_session(observed: Observations) -> Iterator[MachineFinding]:
         yield finding("D038", f"A session fails: {tried.failure}.", here=listed)
     elif tried.code is None:
         yield explained(observed, f"A session with {tried.provider} fails", tried.failure)
+
+
+def _damaged(observed: Observations) -> Iterator[str]:
+    for package in filter(None, (observed.installed, observed.outside)):
+        yield from (problem.partition(":")[0].rpartition("/")[2] for problem in package.problems)
 
 
 def failed_models(observed: Observations) -> Iterator[MachineFinding]:

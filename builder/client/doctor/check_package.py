@@ -29,11 +29,12 @@ def no_package(observed: Observations) -> Iterator[MachineFinding]:
 
 
 def damaged_package(observed: Observations) -> Iterator[MachineFinding]:
-    """Yield D203 where a file of the package differs from its manifest."""
-    if observed.installed and observed.installed.problems:
-        first, count = observed.installed.problems[0], len(observed.installed.problems)
-        rest = f", and {count - 1} more" if count > 1 else ""
-        yield finding("D203", f"{observed.installed.folder}: {first}{rest}.")
+    """Yield D203 or D212 where a file of a package differs from its manifest."""
+    for code, package in (("D203", observed.installed), ("D212", observed.outside)):
+        if package and package.problems:
+            first, count = package.problems[0], len(package.problems)
+            rest = f", and {count - 1} more" if count > 1 else ""
+            yield finding(code, f"{package.folder}: {first}{rest}.")
 
 
 def unsuitable_package(observed: Observations) -> Iterator[MachineFinding]:

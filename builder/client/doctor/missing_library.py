@@ -73,8 +73,8 @@ def _remedy(observed: Observations, of: str) -> str:
     """Return the wheel or package that fits the driver and the GPUs, of those that bring the library."""
     old, driver = _before_turing(observed), observed.driver
     own = (
-        "Run `install` again: it fetches what is missing."
-        if observed.installed
+        "The package in use has its own libraries of CUDA: start the program with what `env` prints."
+        if observed.installed and observed.installed.cuda
         else "`python3 ortpacks.pyz install` brings a package with all libraries, for this GPU and driver."
     )
     with_old_driver = of == "CUDA 13" and driver is not None and below_floor(driver, FLOOR_13)

@@ -255,6 +255,8 @@ class Observations(Detection):
     platform: str = "linux-x64"
     kernel: Kernel = field(default_factory=Kernel)
     installed: Optional[InstalledPackage] = None
+    outside: Optional[InstalledPackage] = None
+    """The package that ``ORT_DYLIB_PATH`` names and the client did not install: an image's, for example."""
     broken: Optional[str] = None
     """The reason for which the package in use cannot be read; ``None`` where it can or none is in use."""
     shadows: Tuple[Shadow, ...] = ()

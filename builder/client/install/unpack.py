@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from threading import Thread
-from typing import IO, Dict, Iterator, List, Optional, Tuple
+from typing import IO, Callable, Dict, Iterator, List, Optional, Tuple
 from unicodedata import normalize
 
 from builder.client.install.prefix import INFO
@@ -293,8 +293,14 @@ class Verification:
 def verify(folder: Path) -> Verification:
     """Verify every file below ``folder``. Raises ``IntegrityError`` without a readable manifest."""
     manifest = manifest_in(folder)
-    problems = [*_wrong_files(folder, manifest), *_strangers(folder, manifest)]
+    problems = [*_wrong_files(folder, manifest, _problem), *_strangers(folder, manifest)]
     return Verification(folder, manifest, tuple(problems))
+
+
+def verify_sizes(folder: Path) -> Verification:
+    """Find the missing files below ``folder`` and those of another size. Raises as ``verify``."""
+    manifest = manifest_in(folder)
+    return Verification(folder, manifest, tuple(_wrong_files(folder, manifest, _other_size)))
 
 
 def manifest_in(folder: Path) -> Manifest:
@@ -325,22 +331,29 @@ def whole(folder: Path) -> Optional[Manifest]:
     return None if verdict.problems else verdict.manifest
 
 
-def _wrong_files(folder: Path, manifest: Manifest) -> Iterator[str]:
+def _wrong_files(
+    folder: Path, manifest: Manifest, problem_of: Callable[[Path, FileEntry], str]
+) -> Iterator[str]:
     for entry in manifest.files:
         if not is_plain(entry.path):
             yield f"{entry.path!r} does not lie in the package's folder"
             continue
-        problem = _problem(folder / entry.path, entry)
+        problem = problem_of(folder / entry.path, entry)
         if problem:
             yield f"{entry.path}: {problem}"
 
 
-def _problem(path: Path, entry: FileEntry) -> str:
+def _other_size(path: Path, entry: FileEntry) -> str:
     if path.is_symlink() or not path.is_file():
         return "is missing or not a regular file"
     size = path.stat().st_size
-    if size != entry.size:
-        return f"size differs: wanted {entry.size} bytes, got {size}"
+    return "" if size == entry.size else f"size differs: wanted {entry.size} bytes, got {size}"
+
+
+def _problem(path: Path, entry: FileEntry) -> str:
+    other = _other_size(path, entry)
+    if other:
+        return other
     digest = sha256_of(path)
     return "" if digest == entry.sha256 else f"sha256 differs: wanted {entry.sha256}, got {digest}"
 

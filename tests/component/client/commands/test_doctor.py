@@ -120,9 +120,28 @@ def test_two_gpus_and_no_package(home: Machine, driver: dict[str, str]) -> None:
 @pytest.mark.parametrize(("said", "wanted"), table("client/said.txt"))
 def test_an_error_is_explained(home: Machine, driver: dict[str, str], said: str, wanted: str) -> None:
     folder = install(home)
-    (folder / HOST).write_bytes(b"damaged, which nobody looks at")
+    (folder / HOST).write_bytes(bytes(len(FILES[HOST])))  # damaged, which nobody looks at
     answer = examined(home, driver, said=said)
     assert (codes(answer), answer.code) == (wanted.split(), 6)
+
+
+@pytest.mark.parametrize(("files", "code"), [("the client's", "D203"), ("an image's", "D212")])
+def test_a_library_that_a_package_lost_is_the_cause_of_its_message(
+    home: Machine, tmp_path: Path, files: str, code: str
+) -> None:
+    folder = install(home)
+    env = {"ORT_DYLIB_PATH": str(folder / HOST)}
+    if files == "an image's":
+        package = shutil.copytree(folder, tmp_path / "opt/ortpacks")
+        (package / "gpu-package-info.json").unlink()
+        assert home.run("uninstall", "--yes") == 0, home.err
+        folder, env = package, {"ORT_DYLIB_PATH": str(package / HOST)}
+    said = f"{Path(PROVIDER).name}: cannot open shared object file: No such file or directory"
+    assert not {"D203", "D212"} & set(codes(examined(home, env=env, said=said)))
+    (folder / PROVIDER).unlink()
+    answer = examined(home, env=env, said=said)
+    assert [one for one in codes(answer) if one not in ("D003", "D201")] == [code]
+    assert answer.lines[0].startswith(f"{code} error: {folder}: {PROVIDER}: is missing")
 
 
 CARD = {"vendor": "0x10de", "class": "0x030000", "device": "0x1b80"}
@@ -368,6 +387,8 @@ def test_the_version_of_a_driver_that_is_not_loaded(tmp_path: Path) -> None:
 
 
 CUDNN, CUBLAS = "lib/libcudnn.so.9", "lib/libcublas.so.12"
+
+PROVIDER = "lib/libonnxruntime_providers_cuda.so"
 
 OWN = {**FILES, CUDNN: b"cudnn 9.10.2", CUBLAS: b"cublas 12.9"}
 

@@ -275,6 +275,13 @@ CASES: dict[str, Observations] = {
     "D203: a library of the package was replaced": well(
         installed=replace(OWN, problems=("lib/x: sha256 differs", "lib/y: is missing"))
     ),
+    "D003 D201 D212: a file of the image's package is gone, which the failure names": replace(
+        BARE,
+        system=DOCKER,
+        installed=None,
+        outside=replace(OWN, folder="/opt/ortpacks", problems=("lib/libcudnn.so.9: is missing",)),
+        trial=SessionTrial("cuda", "libcudnn.so.9: cannot open shared object file"),
+    ),
     "D205: another card, which runs by JIT": replace(jitted(), installed=replace(OWN, cuda="12.8")),
     "D206: two cards of two packages": well(
         kernel=TWO_CARDS,

@@ -8,9 +8,11 @@ import shutil
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Callable, Iterable, Iterator
+from typing import Callable, Iterable, Iterator, TypeVar
 
 from builder.errors import DISK_ADVICE, FULL_DISK, ConfigError, DiskError
+
+Made = TypeVar("Made")
 
 Sync = Callable[[Path], None]
 """``sync(path)`` for a file that is complete and closed. Raises ``OSError``."""
@@ -78,6 +80,20 @@ def require_space(path: Path, needed: int) -> None:
     if free < needed:
         cause = f"about {needed:,} bytes are needed, {free:,} are free"
         raise DiskError(f"{path} does not fit", cause=cause, advice="Free space there and run again.")
+
+
+_TRIES = 20
+
+
+def made_again(make: Callable[[], Made]) -> Made:
+    """Return what ``make`` returns, which makes a path and the folders above it.
+
+    It is tried again where another process removes one of them meanwhile.
+    """
+    for _ in range(_TRIES):
+        with suppress(FileNotFoundError, FileExistsError):
+            return make()
+    return make()
 
 
 def is_writable(path: Path) -> bool:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Callable, Iterator
 
-from builder.files.disk import disk_errors
+from builder.files.disk import disk_errors, made_again
 
 _POLL_SECONDS = 0.2
 
@@ -80,12 +80,16 @@ def _locked_at(path: Path, descriptor: int) -> bool:
 @contextmanager
 def _opened(path: Path) -> Iterator[int]:
     with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = made_again(lambda: _open(path))
     try:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _open(path: Path) -> int:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT, 0o644)
 
 
 def _still_there(descriptor: int, path: Path) -> bool:

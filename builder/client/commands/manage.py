@@ -82,6 +82,8 @@ def answer_uninstall(context: CommandContext, prefix: Prefix, *, old: bool) -> C
         freed = arrived + (remove_packages(prefix, gone) if old else _remove_all(prefix))
         now, names = in_use(prefix), [folder.name for folder in gone]
         left = [] if old else _left(prefix)
+        if not old:
+            _leave(prefix)
     value = {
         "removed": names,
         "freed": freed,
@@ -112,26 +114,31 @@ def _problems(package: Path) -> Tuple[str, ...]:
 
 
 def _left(prefix: Prefix) -> List[Path]:
-    """Return the paths under the prefix that the client did not make.
-
-    Windows keeps the lock file while it is held, so a folder with that file alone is left out.
-    """
-    there = sorted(prefix.root.iterdir()) if prefix.root.is_dir() else []
+    """Return the paths under the prefix that the client did not make, with only the lock left of its own."""
+    there = sorted(prefix.root.iterdir())
     return [path for path in there if path != prefix.state or set(path.iterdir()) != {prefix.lock}]
 
 
 def _remove_all(prefix: Prefix) -> int:
-    """Remove all that the client made and return the bytes freed by packages. The lock must be held.
+    """Remove all that the client made but the lock, and return the bytes freed by packages.
 
-    The link ``current`` goes first, then the packages, and the lock file last.
+    The link ``current`` goes first, then the packages.
     """
     detach(prefix)
     freed = remove_packages(prefix, versions(prefix))
-    mine = (prefix.gpu_info, prefix.history, prefix.signed, prefix.downloads, prefix.parts, prefix.lock)
-    for path in mine:
-        with suppress(PermissionError):  # Windows keeps the lock while it is held
-            remove(path)
-    for folder in (prefix.state, prefix.versions, prefix.root):
-        with suppress(OSError):  # it holds files of other programs
-            folder.rmdir()
+    for path in (prefix.gpu_info, prefix.history, prefix.signed, prefix.downloads, prefix.parts):
+        remove(path)
+    with suppress(OSError):  # it holds files of other programs
+        prefix.versions.rmdir()
     return freed
+
+
+def _leave(prefix: Prefix) -> None:
+    """Remove the lock, and the two folders around it unless they hold files of others.
+
+    The next command may hold a new lock at once: from here on nothing that it made may be removed.
+    """
+    with suppress(OSError):  # Windows keeps the lock while it is held
+        remove(prefix.lock)
+        prefix.state.rmdir()
+        prefix.root.rmdir()

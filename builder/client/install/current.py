@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Dict, Iterable, List, Optional, Tuple
 
@@ -26,7 +27,11 @@ def folder_in_use(prefix: Prefix) -> Optional[Path]:
     if prefix.pointer.is_file():
         folder = _named(prefix)
         return folder.resolve() if folder is not None and folder.is_dir() else None
-    return prefix.current.resolve() if prefix.current.is_dir() else None
+    try:
+        folder = prefix.current.resolve(strict=True)
+    except (OSError, RuntimeError):  # absent, or a loop
+        return None
+    return folder if folder.is_dir() else None
 
 
 def installed(prefix: Prefix) -> Path:
@@ -52,12 +57,16 @@ def stable_path(prefix: Prefix) -> Path:
 
 
 def require_ours(prefix: Prefix) -> None:
-    """Raise ``DiskError`` where ``current`` or ``current.txt`` exists and the client did not make it."""
+    """Raise ``DiskError`` where ``current`` or ``current.txt`` exists and the client did not make it.
+
+    Each is read once: another command may remove it at any moment.
+    """
     link = prefix.current
-    if (link.is_symlink() or link.exists()) and not _leads_into(link, prefix.versions):
+    if _leads_elsewhere(link, prefix.versions):
         raise DiskError(f"{link} is in the way: it is no link to a package of ours. {_ELSEWHERE}")
-    if prefix.pointer.exists() and _named(prefix) is None:
-        raise DiskError(f"{prefix.pointer} is in the way: it names no package of ours. {_ELSEWHERE}")
+    with suppress(FileNotFoundError):
+        if _pointed(prefix) is None and prefix.pointer.exists():
+            raise DiskError(f"{prefix.pointer} is in the way: it names no package of ours. {_ELSEWHERE}")
 
 
 def switch(prefix: Prefix, folder: Path) -> None:
@@ -98,17 +107,30 @@ def detach(prefix: Prefix) -> None:
 
 def _named(prefix: Prefix) -> Optional[Path]:
     try:
+        return _pointed(prefix)
+    except FileNotFoundError:
+        return None
+
+
+def _pointed(prefix: Prefix) -> Optional[Path]:
+    try:
         line = _LINE.fullmatch(prefix.pointer.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise
     except (OSError, UnicodeDecodeError):
         return None
     return prefix.versions / line[1] if line else None
 
 
-def _leads_into(link: Path, folder: Path) -> bool:
+def _leads_elsewhere(link: Path, folder: Path) -> bool:
+    """Return whether ``link`` is there and does not lead into ``folder``."""
     try:
-        return link.is_symlink() and link.resolve().parent == folder.resolve()
-    except (OSError, RuntimeError):  # a loop
+        target = link.parent / os.readlink(link)  # noqa: PTH115 Path.readlink comes with Python 3.9
+        return target.resolve().parent != folder.resolve()
+    except FileNotFoundError:
         return False
+    except (OSError, RuntimeError):  # no link, or a loop
+        return os.path.lexists(link)
 
 
 _OURS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*-[0-9a-f]{12}")
@@ -138,11 +160,11 @@ def versions(prefix: Prefix) -> Tuple[Path, ...]:
     A folder with a name that the client does not give, or with neither of the two files that describe a
     package, is left out.
     """
-    if not prefix.versions.is_dir():
+    try:
+        there = list(prefix.versions.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
         return ()
-    mine = (
-        path for path in prefix.versions.iterdir() if _OURS.fullmatch(path.name) and not path.is_symlink()
-    )
+    mine = (path for path in there if _OURS.fullmatch(path.name) and not path.is_symlink())
     return tuple(sorted(path for path in mine if any((path / name).is_file() for name in (MANIFEST, INFO))))
 
 

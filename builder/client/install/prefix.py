@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 import os
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable, Dict, Iterator, Mapping
 
 from builder.errors import DiskError, IntegrityError
 from builder.files.digest import write_new
-from builder.files.disk import disk_errors, remove, rename, resolved, set_mode, sync_file
+from builder.files.disk import disk_errors, made_again, remove, rename, resolved, set_mode, sync_file
 from builder.files.file_lock import exclusive
 from builder.formats.package_names import FOLDER_MODE, stem
 
@@ -100,7 +101,7 @@ def make_folders(prefix: Prefix) -> None:
                 advice="Remove the link, or choose another folder with --prefix.",
             )
         if not folder.is_dir():
-            make_folder(folder)
+            made_again(partial(make_folder, folder))
 
 
 def make_folder(folder: Path) -> None:

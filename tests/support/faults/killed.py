@@ -1,5 +1,6 @@
 """Kill -9 of work in a child of the test's process: at each of its steps, or after a time."""
 
+import fcntl
 import gc
 import os
 import signal
@@ -50,7 +51,7 @@ def dies_at(step: int, place: Path, work: Callable[[], object], steps: Collectio
     """
 
     def watched() -> None:
-        sys.addaudithook(_killer(step, place, steps))
+        sys.addaudithook(_at(step, place, steps, partial(os.kill, os.getpid(), signal.SIGKILL)))
         work()
 
     status = ended(in_a_child(watched))
@@ -58,14 +59,61 @@ def dies_at(step: int, place: Path, work: Callable[[], object], steps: Collectio
     return status != 0
 
 
-def _killer(step: int, place: Path, steps: Collection[str]) -> Callable[[str, tuple[object, ...]], None]:
+def _at(
+    step: int, place: Path, steps: Collection[str], act: Callable[[], object]
+) -> Callable[[str, tuple[object, ...]], None]:
     left = count(step, -1)
 
     def watch(event: str, arguments: tuple[object, ...]) -> None:
         if event in steps and str(place) in str(arguments) and next(left) == 1:
-            os.kill(os.getpid(), signal.SIGKILL)
+            act()
 
     return watch
+
+
+def meets_at(
+    step: int, place: Path, lock: Path, work: Callable[[], object], other: Callable[[], object]
+) -> bool:
+    """Run ``work`` in a child, and before its n-th step that names ``place`` begin ``other`` in another one.
+
+    Where nobody holds ``lock`` at that step, the step waits for the end of ``other``. Returns whether there
+    was such a step. Raises ``AssertionError`` where one of them fails.
+    """
+    met = place.with_name(f"met-{step}")
+
+    def together() -> None:
+        ready, go = os.pipe()
+
+        def later() -> None:
+            os.close(go)
+            if os.read(ready, 1):
+                other()
+
+        child = in_a_child(later)  # now, as a fork shares the locks that are held
+
+        def meet() -> None:
+            met.touch()
+            held = _held(lock)
+            os.write(go, b"!")
+            if not held:
+                os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+
+        sys.addaudithook(_at(step, place, STEPS, meet))
+        work()
+        os.close(go)
+        assert ended(child) == 0
+
+    assert ended(in_a_child(together)) == 0
+    return met.exists()
+
+
+def _held(lock: Path) -> bool:
+    with suppress(FileNotFoundError), lock.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def after_each_kill(machine_of: Callable[[int], Machine], *argv: str) -> Iterator[Machine]:

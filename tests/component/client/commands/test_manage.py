@@ -4,9 +4,11 @@ The output of ``env`` is also read by the programs it is written for, where they
 """
 
 import json
+import os
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Thread
 
@@ -14,6 +16,7 @@ import pytest
 
 from builder.client.commands.environment import library_path, lines
 from builder.client.install import installer
+from builder.client.install.current import folder_in_use, require_ours
 from builder.client.install.prefix import Prefix
 from builder.files.file_lock import exclusive
 from tests.doubles.machine import Machine
@@ -308,6 +311,30 @@ def test_who_waited_for_a_lock_that_was_removed_takes_the_one_that_is_there(tmp_
     assert done.wait(10)
     thread.join()
     assert held == [True]
+
+
+@pytest.mark.parametrize("name", ["current", "current.txt"])
+def test_what_names_the_package_may_go_at_any_look_at_it(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Defect: "it is no link to a package of ours" was said of one that an uninstall had just removed."""
+    prefix = Prefix(machine.prefix)
+    prefix.pointer.write_text(f"versions/{prefix.current.resolve().name}\n")
+
+    def going(look: Callable[..., object]) -> Callable[..., object]:
+        def looked(path: object, *rest: object, **how: object) -> object:
+            try:
+                return look(path, *rest, **how)
+            finally:
+                if str(path) == str(machine.prefix / name):
+                    (machine.prefix / name).unlink(missing_ok=True)
+
+        return looked
+
+    for look in ("stat", "lstat", "readlink"):
+        monkeypatch.setattr(os, look, going(getattr(os, look)))
+    require_ours(prefix)
+    assert folder_in_use(prefix) != machine.prefix / "current"
 
 
 def test_an_index_that_is_none_is_nothing_to_env(machine: Machine) -> None:

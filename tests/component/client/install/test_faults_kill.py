@@ -8,12 +8,15 @@ import random
 import signal
 import time
 from functools import partial
+from itertools import count
+from pathlib import Path
 
 import pytest
 
+from builder.client.install.prefix import Prefix
 from tests.doubles.release import FILES, write_release
 from tests.support.faults.client import NEW, OLD, Ground, Quick, lay_ground, require_cured, require_usable
-from tests.support.faults.killed import ended, in_a_child
+from tests.support.faults.killed import ended, in_a_child, meets_at
 
 pytestmark = pytest.mark.thorough
 
@@ -89,6 +92,31 @@ def test_commands_at_once_take_turns(quick: Quick, ground: Ground, others: list[
     children = [in_a_child(partial(run, quick, command, ground, 0, 3)) for command in ("install", *others)]
     assert [ended(child) for child in children] == [0] * len(children)
     require_whole(quick, ground)
+
+
+@pytest.mark.parametrize(
+    ("command", "other"),
+    [
+        ("install", "uninstall"),
+        ("rollback", "uninstall"),
+        ("uninstall", "install"),
+        ("uninstall", "uninstall"),
+    ],
+)
+def test_a_command_that_begins_at_any_step_of_another_fails_neither(
+    ground: Ground, tmp_path: Path, command: str, other: str
+) -> None:
+    """Defect: ``uninstall`` removed the folders that another command was making, which then failed."""
+    for step in count(1):
+        machine = ground.machine(tmp_path / str(step))
+        if command == "rollback":
+            require_cured(machine, str(ground.newer))
+        works = [partial(run, machine, name, ground, 0, 3) for name in (command, other)]
+        met = meets_at(step, machine.prefix, Prefix(machine.prefix).lock, *works)
+        require_whole(machine, ground)
+        if not met:
+            break
+    assert step > 5
 
 
 def test_kills_come_before_the_commands_end(kills: list[bool]) -> None:

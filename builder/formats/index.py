@@ -13,9 +13,9 @@ from builder.facts.gpu.architectures import Capability
 from builder.facts.gpu.compatibility import SUPPORT
 from builder.facts.gpu.devices import parse_driver
 from builder.formats.json_values import OPTIONAL, problem_of_text, read_document, require_valid
-from builder.formats.manifest import Driver, Manifest, ModelRule, with_missing_kernels
+from builder.formats.manifest import Driver, Manifest, ModelRule, PluginEntry, with_missing_kernels
 from builder.formats.missing_kernels import MissingBelow, MissingKernels
-from builder.formats.package_names import ARCHIVE_SUFFIXES, Layout, form_of, problems_of_support
+from builder.formats.package_names import ARCHIVE_SUFFIXES, Layout, PackageForm, form_of, problems_of_support
 from builder.formats.stored_file import StoredFile, problems_of_file
 from builder.formats.text import grouped
 
@@ -79,6 +79,13 @@ class IndexPackage:
     driver: Optional[Driver]
     """The drivers that the package runs with; ``None`` for other providers than CUDA."""
     generations: Tuple[str, ...]
+    plugin: Optional[PluginEntry] = field(default=None, metadata=OPTIONAL)
+    """What a stock host needs to register the package's library; ``None`` in a package of form provider."""
+
+    @property
+    def form(self) -> PackageForm:
+        """Return whether stock hosts register the package's provider, or its own host library opens it."""
+        return PackageForm.PLUGIN if self.plugin else PackageForm.PROVIDER
 
 
 @dataclass(frozen=True)
@@ -152,6 +159,7 @@ def entry_of(manifest: Manifest, stored: StoredFile) -> IndexPackage:
         capabilities=manifest.capabilities,
         driver=manifest.driver,
         generations=manifest.generations,
+        plugin=manifest.plugin,
     )
 
 
@@ -238,7 +246,14 @@ def is_same(one: IndexPackage, other: IndexPackage) -> bool:
 
 def _identity(package: IndexPackage) -> Tuple[object, ...]:
     runs_on = (package.glibc, package.driver, tuple(sorted(package.capabilities.items())))
-    return (package.variant, package.platform, package.provider, package.onnxruntime, *runs_on)
+    return (
+        package.variant,
+        package.platform,
+        package.provider,
+        package.onnxruntime,
+        package.plugin,
+        *runs_on,
+    )
 
 
 def _archive_rank(package: IndexPackage) -> Tuple[int, int, str]:

@@ -18,7 +18,7 @@ from builder.formats.json_values import (
     to_json,
 )
 from builder.formats.missing_kernels import MissingBelow, MissingKernels, cannot_run
-from builder.formats.package_names import CUDA, MANIFEST, problems_of_support
+from builder.formats.package_names import CUDA, MANIFEST, PackageForm, problems_of_support
 from builder.formats.text import printable
 
 
@@ -154,6 +154,22 @@ class Driver:
 
 
 @dataclass(frozen=True)
+class PluginEntry:
+    """What a stock host must have to register the package's library, as read from the compiled source."""
+
+    library: str
+    """Path of the library in the package: ``lib/libonnxruntime_providers_cuda.so``."""
+    names: Tuple[str, ...]
+    """Names of the execution providers that the library makes."""
+    oldest_host: str
+    """The oldest version of ONNX Runtime whose host registers it: ``1.24.4``."""
+    api_version: int
+    """``ORT_API_VERSION`` of the compiled source."""
+    contrib_schemas: Optional[str]
+    """sha256 of the source's schemas of contrib operators; ``None`` where the source has none."""
+
+
+@dataclass(frozen=True)
 class Manifest:
     """All of ``manifest.json``, with fields in the file's order."""
 
@@ -189,6 +205,13 @@ class Manifest:
     wheels: Tuple[WheelEntry, ...]
     """Every wheel that ``files`` names, sorted by source."""
     files: Tuple[FileEntry, ...]
+    plugin: Optional[PluginEntry] = field(default=None, metadata=OPTIONAL)
+    """``None`` in a package of form provider."""
+
+    @property
+    def form(self) -> PackageForm:
+        """Return whether stock hosts register the package's provider, or its own host library opens it."""
+        return PackageForm.PLUGIN if self.plugin else PackageForm.PROVIDER
 
     @property
     def packed(self) -> Tuple[FileEntry, ...]:

@@ -49,6 +49,16 @@ SERVED: Mapping[str, Tuple[str, ...]] = {
 }
 """The platforms for which packages of a provider are made."""
 
+
+class PackageForm(Enum):
+    """What a package's library for CUDA is to ONNX Runtime: a part of one build, or a plug-in of any."""
+
+    PROVIDER = "provider"
+    """Host library, bridge and provider of one build."""
+    PLUGIN = "plugin"
+    """One library that stock hosts register; no host library."""
+
+
 HOSTS: Mapping[str, str] = {
     LINUX: "libonnxruntime.so.1",
     LINUX_ARM64: "libonnxruntime.so.1",

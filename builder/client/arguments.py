@@ -27,6 +27,9 @@ line."""
 
 _LISTED_COMMANDS = "\n".join(f"  {name:<11}  {text}" for name, (_, text) in COMMANDS.items())
 
+FLAGS = _TABLES["flags"]
+"""Each flag's names, the commands that have it (all, where it names none) and argparse's options."""
+
 _PROGRAM = "python3 ortpacks.pyz" if sys.argv[0].endswith(".pyz") else "ortpacks"
 """The words that start this client: pip, npm and ``install.sh`` make a command of it."""
 
@@ -48,10 +51,7 @@ EXIT_CODES = {int(code): meaning for code, meaning in _TABLES["exit_codes"].item
 
 _LISTED_CODES = "\n".join(f"{code:>3}  {meaning}" for code, meaning in EXIT_CODES.items())
 
-_REFERENCE = f"""\
-exit codes:
-{_LISTED_CODES}
-environment:
+ENVIRONMENT = """\
   ORTPACKS_INDEX         default of --index
   ORTPACKS_FORCE_CC      state the GPUs: 8.6 or 8.6,5.2; none for no GPU
   ORTPACKS_FORCE_DRIVER  state the driver's version: 570.133.07
@@ -61,6 +61,9 @@ environment:
   REQUESTS_CA_BUNDLE     trusted certificates; or CURL_CA_BUNDLE, SSL_CERT_FILE
   CUDA_VISIBLE_DEVICES, https_proxy and no_proxy are respected too\
 """
+"""The environment's variables, a line each."""
+
+_REFERENCE = f"exit codes:\n{_LISTED_CODES}\nenvironment:\n{ENVIRONMENT}"
 
 AUTO = "auto"
 """The value of ``--layout`` with which the client chooses the layout."""
@@ -159,7 +162,7 @@ def _add_flags(name: str, command: argparse.ArgumentParser) -> None:
         "release": command.add_mutually_exclusive_group(),
         "trial": command.add_mutually_exclusive_group(),
     }
-    for flag in _TABLES["flags"]:
+    for flag in FLAGS:
         if name in flag.get("commands", COMMANDS):
             add: Callable[..., object] = groups.get(flag.get("group"), command).add_argument
             add(*flag["flag"], **_KINDS[flag["kind"]], **flag["options"])

@@ -82,11 +82,29 @@ def test_a_part_that_cannot_be_made_is_told(tmp_path: Path, text: str, content: 
         rendered(text, wiring(tmp_path))
 
 
-def test_each_exit_code_stands_in_the_table() -> None:
+def test_each_exit_code_stands_in_the_reference() -> None:
     codes = {kind.exit_code for kind in BuilderError.__subclasses__() if "exit_code" in vars(kind)}
-    table = (ROOT / "docs/building.md").read_text(encoding="utf-8")
+    table, _, client = (ROOT / "docs/reference/exit-codes.md").read_text(encoding="utf-8").partition("client")
     assert codes == set(range(2, 13))
     assert all(f"\n| {code} | " in table for code in {1, *codes, 130})
+    assert "\n| 141 | " in client
+
+
+@pytest.mark.parametrize(
+    ("page", "parts"),
+    [
+        (
+            "verbs",
+            ["### build", "`--variant`", "./run lock --missing", "## Publish packages"],
+        ),
+        ("client", ["## self-update", "`--trust-unsigned`", "ORTPACKS_FORCE_CC"]),
+        ("variants", ["| `sm` | ", "| `budget` | ", "| `profile` | "]),
+        ("codes", ["| `A001` | ", "| `V0", "| `R009` | ", "| D001 | error | ", "| `C0"]),
+    ],
+)
+def test_the_reference_has_what_the_code_has(page: str, parts: list[str]) -> None:
+    text = (ROOT / f"docs/reference/{page}.md").read_text(encoding="utf-8")
+    assert [part for part in parts if part not in text] == []
 
 
 def anchors(page: str) -> set[str]:

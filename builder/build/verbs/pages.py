@@ -24,9 +24,8 @@ from pathlib import Path
 
 from benchmarks import scaling, serving, serving_page
 from builder.binary.library_names import PROVIDER
+from builder.build.verbs import reference
 from builder.build.verbs.verb_answers import SCHEMAS, schema_file
-from builder.client.arguments import EXIT_CODES
-from builder.client.doctor.advice import catalogue
 from builder.config import document
 from builder.config.load import LockFile
 from builder.config.variants import Project
@@ -34,7 +33,7 @@ from builder.console import Console
 from builder.contents import build_record
 from builder.contents.build_record import BuildRecord, CompileRecord, record_name
 from builder.contents.rules.device_code import promised_devices
-from builder.errors import BuilderError, ConfigError, SchemaError
+from builder.errors import ConfigError, SchemaError
 from builder.facts.ort.known_rules import read_sources
 from builder.farm import costs
 from builder.files.atomic_write import write_file
@@ -133,34 +132,6 @@ def _variants(wiring: Wiring, _name: str) -> Iterator[str]:
     named = [f"`{name}`" for name, one in project.packages.items() if not one.in_all]
     yield ""
     yield f"`--all` makes {len(project.packages) - len(named)} of these, without {listed(named)}."
-
-
-def _exit_codes(_wiring: Wiring, _name: str) -> Iterator[str]:
-    kinds: list[type[BuilderError]] = [BuilderError, *BuilderError.__subclasses__()]
-    meanings = {
-        kind.exit_code: (kind.__doc__ or "").splitlines()[0] for kind in kinds if "exit_code" in vars(kind)
-    }
-    yield "| code | meaning |"
-    yield "|---|---|"
-    yield from (f"| {code} | {meanings[code].replace('``', '`')} |" for code in sorted(meanings))
-    yield "| 130 | The user interrupted the command; the same command continues from there. |"
-
-
-def _client_exit_codes(_wiring: Wiring, _name: str) -> Iterator[str]:
-    yield "| exit code | meaning |"
-    yield "|---|---|"
-    yield from (f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items())
-
-
-def _doctors_codes(_wiring: Wiring, _name: str) -> Iterator[str]:
-    """Yield a row for each code of ``doctor``; values that a finding fills in are dots."""
-    yield "| code | severity | seen | it means | do |"
-    yield "|---|---|---|---|---|"
-    for code, entry in catalogue().items():
-        texts = (
-            re.sub(r"\{\w+\}", "…", text).replace("|", r"\|") for text in (entry.seen, entry.means, entry.do)
-        )
-        yield f"| {code} | {entry.severity.value} | {' | '.join(texts)} |"
 
 
 def _record(wiring: Wiring, name: str, version: str) -> WheelRecord:
@@ -292,12 +263,13 @@ def _schema(name: str, _wiring: Wiring) -> str:
     return schema_file(name)
 
 
+def _reference(name: str, _wiring: Wiring) -> str:
+    return reference.reference_page(name)
+
+
 PARTS: Mapping[str, Part] = {
     "result": _result,
     "variants": _variants,
-    "exit-codes": _exit_codes,
-    "client-exit-codes": _client_exit_codes,
-    "doctors-codes": _doctors_codes,
     "picture": _picture,
     "inspect": _inspected,
     "scaling": _scaling,
@@ -315,6 +287,7 @@ FILES: Mapping[str, Callable[[Wiring], str]] = {
     f"{_BENCHMARK}.svg": _benchmark_svg,
     "docs/schemas/variants.schema.json": lambda _: document.schema_file(Project, "variants.yaml"),
     "docs/schemas/inputs.schema.json": lambda _: document.schema_file(LockFile, "inputs.lock"),
+    **{f"{reference.FOLDER}/{name}.md": partial(_reference, name) for name in reference.REFERENCE},
     **{f"docs/schemas/{name}.schema.json": partial(_schema, name) for name in SCHEMAS},
 }
 """The makers of whole files, by their paths."""

@@ -196,7 +196,10 @@ def render(chosen: ChosenVariants, explain: bool = False) -> None:
         one.render()
 
 
-@verb(iterable=["add"], add="first add this package to docs/builds.json, by the build record beside it")
+@verb(
+    iterable=["add"],
+    add="first add this package to docs/builds.json, by the build record beside it",
+)
 def docs(_context: Context, add: list[str]) -> None:
     """Write the generated parts of README and docs, and the pictures, from the project and stored results."""
     # Imported late: it imports the benchmarks, which are no part of the builder.
@@ -383,7 +386,7 @@ def service(_context: Context, dist: str | None = None) -> None:
     package="a package that CUDA comes from",
     model="a folder with model.onnx and tokenizer.json (default: MiniLM)",
     threads="threads that compute on the CPU (default: one for each core)",
-    json="write JSON to this file",
+    figures="write the figures as JSON to this file",
     svg="write a picture to this file",
     page="write a page to this file",
 )
@@ -393,7 +396,7 @@ def bench(
     package: str | None = None,
     model: str | None = None,
     threads: str | None = None,
-    json: str | None = None,
+    figures: str | None = None,
     svg: str | None = None,
     page: str | None = None,
     dist: str | None = None,
@@ -402,7 +405,7 @@ def bench(
     # Imported late: onnx and onnxruntime are slow to import.
     from benchmarks.bench import bench as measure  # noqa: PLC0415
 
-    files = {"json": json, "svg": svg, "page": page}
+    files = {"figures": figures, "svg": svg, "page": page}
     measure(make_wiring(dist), provider, package, model, files, threads)
 
 

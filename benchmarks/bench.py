@@ -36,7 +36,7 @@ def bench(
     files: Mapping[str, str | None],
     threads: str | None,
 ) -> None:
-    """Measure, print the table, and write the files that ``files`` names by ``json``, ``svg`` and ``page``.
+    """Measure, print the table, and write the files of ``files``: ``figures``, ``svg`` and ``page``.
 
     Raises ``ValidationError`` for an unknown provider, an incomplete model folder, a bad thread count or a
     file that cannot be written, before anything is measured.
@@ -57,8 +57,8 @@ def bench(
         rows = asked.rows()
     wiring.reporter.say(serving_page.text(rows))
     told = facts(asked)
-    if "json" in wanted:
-        wanted["json"].write_text(serving_page.dumps(rows, told), encoding="utf-8")
+    if "figures" in wanted:
+        wanted["figures"].write_text(serving_page.dumps(rows, told), encoding="utf-8")
     if "svg" in wanted:
         wanted["svg"].write_text(serving_page.picture(rows, wiring.templates), encoding="utf-8")
     if "page" in wanted:

@@ -15,6 +15,9 @@ from tqdm import tqdm
 
 from builder.formats.text import commandless, printable, redacted_message, shown
 
+QUIET = "ORTPACKS_QUIET"
+"""The variable that ``./run --quiet`` sets."""
+
 _LOCK = threading.Lock()
 _MB = 1_000_000
 _SECONDS_A_LINE = 60
@@ -77,12 +80,16 @@ class Console:
         prefix: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Write to ``stream``, else stdout; ``prefix`` starts each line when variants are built at once."""
+        """Write to ``stream``, else stdout; ``prefix`` starts each line when variants are built at once.
+
+        With ``ORTPACKS_QUIET`` in ``env`` only warnings and what ``show`` takes are written.
+        """
         self._env = env
         self._stream = stream or sys.stdout
         self._prefix = prefix
         self._clock = clock
         self._github = env.get("GITHUB_ACTIONS") == "true"
+        self._quiet = bool(env.get(QUIET))
         self._colour = self._stream.isatty() and not env.get("NO_COLOR")
 
     def prefixed(self, name: str) -> Console:
@@ -92,6 +99,9 @@ class Console:
     @contextmanager
     def step(self, title: str) -> Iterator[None]:
         """See ``Reporter.step``."""
+        if self._quiet:
+            yield
+            return
         grouped = self._github and not self._prefix
         title = printable(title)
         if grouped:
@@ -110,7 +120,8 @@ class Console:
 
     def say(self, line: str) -> None:
         """See ``Reporter.say``."""
-        self._write(f"  {printable(redacted_message(line))}")
+        if not self._quiet:
+            self._write(f"  {printable(redacted_message(line))}")
 
     def warn(self, line: str) -> None:
         """See ``Reporter.warn``."""
@@ -123,6 +134,9 @@ class Console:
     @contextmanager
     def progress(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
         """See ``Reporter.progress``."""
+        if self._quiet:
+            yield lambda *_: None
+            return
         if self._stream.isatty():
             desc = f"{self._prefix}  {printable(title)}"
             with _bar(total=total, desc=desc, unit="B", unit_scale=True, file=self._stream) as bar:
@@ -144,6 +158,9 @@ class Console:
     @contextmanager
     def live(self, title: str) -> Iterator[Callable[[float, str], None]]:
         """See ``Reporter.live``."""
+        if self._quiet:
+            yield lambda *_: None
+            return
         if not self._stream.isatty():
             lines = _Lines(self.say, self._clock)
             yield lambda _, words: lines.tell(lambda _: words)

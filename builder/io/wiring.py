@@ -22,7 +22,7 @@ from builder.config.build_plan import Workplace
 from builder.config.inputs import InputKind, Lock
 from builder.config.load import load_project, parse_lock
 from builder.config.variants import Project
-from builder.console import Console, Reporter
+from builder.console import QUIET, Console, Reporter
 from builder.errors import ConfigError
 from builder.files.disk import is_writable, resolved
 from builder.files.file_lock import exclusive
@@ -79,6 +79,11 @@ SECRETS = (*_OWN_SECRETS, *_LOGINS)
 
 _TAKEN: dict[str, str] = {}
 """The secrets that ``without_secrets`` keeps, by variable."""
+
+
+def make_quiet() -> None:
+    """Let every console of this process, and of those that it starts, write warnings and reports alone."""
+    os.environ[QUIET] = "1"
 
 
 @contextmanager

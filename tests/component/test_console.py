@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.console import Console
+from builder.console import QUIET, Console
 from tests.support.messages import Told
 
 GITHUB = {"GITHUB_ACTIONS": "true"}
@@ -26,6 +26,18 @@ def console(env: Env | None = None, stream: io.StringIO | None = None) -> tuple[
     """Return a console whose steps take 1.5 s each, and the stream that it writes to."""
     written = stream or io.StringIO()
     return Console(env=env or {}, stream=written, clock=count(0.0, 1.5).__next__), written
+
+
+@pytest.mark.parametrize("stream", [io.StringIO(), Terminal()], ids=["pipe", "terminal"])
+def test_a_quiet_console_writes_warnings_and_reports_alone(stream: io.StringIO) -> None:
+    shown, written = console({QUIET: "1"}, stream)
+    with shown.step("plan"), shown.progress("fetch", 10) as more, shown.live("compile") as moved:
+        more(10)
+        moved(0.5, "1 of 2 units")
+        shown.say("base")
+        shown.warn("no pin")
+        shown.show("a report")
+    assert written.getvalue() == "  ! no pin\na report\n"
 
 
 def test_lines_of_parallel_variants_stay_whole() -> None:

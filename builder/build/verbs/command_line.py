@@ -22,12 +22,13 @@ from pathlib import Path
 
 from invoke.collection import Collection
 from invoke.exceptions import Exit, ParseError
+from invoke.parser.argument import Argument
 from invoke.program import Program
 
 from builder.build.verbs.flags import ROOT
 from builder.errors import FULL_DISK, BuilderError, ValidationError, os_error
 from builder.formats.text import nearest, redacted_message, shown
-from builder.io.wiring import without_secrets
+from builder.io.wiring import make_quiet, without_secrets
 
 INTERRUPTED = 130
 
@@ -131,8 +132,15 @@ class Verbs(Program):
             sys.stderr.write(f"error: {shown(redacted_message(str(failure)))}\n")
             sys.exit(failure.exit_code)
 
+    def core_args(self) -> list[Argument]:
+        """See ``invoke.program.Program``. Adds ``--quiet``, which every verb takes."""
+        quiet = "no progress: only warnings, errors, reports and what --json prints"
+        return [*super().core_args(), Argument(names=("quiet", "q"), kind=bool, default=False, help=quiet)]
+
     def execute(self) -> None:
         """See ``invoke.program.Program``, which would report neither an interrupt nor a closed pipe."""
+        if self.args.quiet.value:
+            make_quiet()
         try:
             super().execute()
         except KeyboardInterrupt:
@@ -159,7 +167,10 @@ class Verbs(Program):
         for role, examples in ROLES.items():
             sys.stdout.write(f"{role}:\n\n")
             self.print_columns([(name, verbs[name]) for name in examples])
-        sys.stdout.write("./run VERB --help has a verb's flags and an example.\n")
+        sys.stdout.write(
+            "./run VERB --help has a verb's flags and an example.\n"
+            "-q (--quiet) leaves warnings, errors, reports and what --json prints.\n"
+        )
 
     def print_task_help(self, name: str) -> None:
         """See ``invoke.program.Program``. Prints what the verb does, an example and its flags."""

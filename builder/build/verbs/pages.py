@@ -62,7 +62,7 @@ _PLATFORM = "Linux x86-64"
 
 _BENCHMARK = "docs/benchmark"
 
-_BENCH_FILES = f"--json {_BENCHMARK}.json --svg {_BENCHMARK}.svg --page {_BENCHMARK}.md"
+_BENCH_FILES = f"--figures {_BENCHMARK}.json --svg {_BENCHMARK}.svg --page {_BENCHMARK}.md"
 
 ROWS = "docs/builds.json"
 

@@ -126,7 +126,7 @@ def test_a_tokenizer_without_words_is_told(tmp_path: Path, tokenizer: str) -> No
         (["cudda"], None, {}, None),
         ([], "nowhere", {}, None),
         ([], "nowhere", {"svg": str(ROOT)}, None),
-        ([], "nowhere", {"json": f"{ROOT}/LICENSE/x"}, None),
+        ([], "nowhere", {"figures": f"{ROOT}/LICENSE/x"}, None),
         ([], None, {}, "1025"),
     ],
     ids=["provider", "model", "svg", "json", "many threads"],

@@ -34,6 +34,12 @@ def test_help_is_asked_for_in_three_ways(copied: Place) -> None:
     assert copied.run("inspect", "-h") == copied.run("--help", "inspect") == copied.run("inspect", "--help")
 
 
+def test_any_verb_may_be_quiet(copied: Place) -> None:
+    loud, quiet = copied.run("render", "--variant", "cpu"), copied.run("render", "--variant", "cpu", "-q")
+    assert (loud.returncode, quiet.returncode, bool(loud.stdout)) == (0, 0, True)
+    assert (quiet.stdout, copied.run("--quiet", "matrix").stdout) == ("", copied.run("matrix").stdout)
+
+
 def test_alone_it_shows_some_verbs_and_a_list_has_every_one(copied: Place) -> None:
     done = copied.run()
     assert "./run --list has every verb" in done.stdout

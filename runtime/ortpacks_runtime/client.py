@@ -56,12 +56,12 @@ class ClientError(RuntimeError):
     """The client cannot be started, does not answer, or answers with an error."""
 
 
-def ask(*arguments: str) -> dict[str, Any]:
-    """Return the answer of a client's command.
+def ask(*arguments: str, seconds: int | None = _SECONDS) -> dict[str, Any]:
+    """Return the answer of a client's command, which has ``seconds``; ``None``: as long as it takes.
 
     Raises ``ClientError``, also for an answer that is an error.
     """
-    return _answer([_client(), *arguments, "--json"])
+    return _answer([_client(), *arguments, "--json"], seconds)
 
 
 def describe(model: Path) -> dict[str, Any]:
@@ -82,11 +82,11 @@ def implied(capabilities: Mapping[str, str], capability: str) -> str:
     )
 
 
-def _answer(arguments: Sequence[str]) -> dict[str, Any]:
+def _answer(arguments: Sequence[str], seconds: int | None = _SECONDS) -> dict[str, Any]:
     argv = [sys.executable, *arguments]
     try:
         done = subprocess.run(
-            argv, capture_output=True, encoding="utf-8", errors="replace", timeout=_SECONDS, check=False
+            argv, capture_output=True, encoding="utf-8", errors="replace", timeout=seconds, check=False
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise ClientError(f"the ortpacks client did not run: {error}") from error

@@ -119,6 +119,11 @@ def require(provider: str) -> None:
         _load(_NEEDS[provider])
 
 
+def has_own_cuda() -> bool:
+    """Return whether the onnxruntime of this Python has a CUDA provider that it opens itself."""
+    return any(_capi().glob("*onnxruntime_providers_cuda*"))
+
+
 def load(libraries: Libraries, provider: str) -> None:
     """Load the library of ``provider`` and all that it needs.
 
@@ -166,6 +171,8 @@ def _of_package(folder: Path) -> Libraries:
         version, capabilities = ort["version"], dict(manifest["capabilities"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ProviderError(f"{folder.parent} is no package that can be read: {error}") from error
+    if manifest.get("plugin"):
+        raise ProviderError(f"{name} is a plug-in, for an onnxruntime without CUDA: the wheel's is used")
     if version != onnxruntime.__version__:
         raise ProviderError(
             f"{name} has ONNX Runtime {version}, this Python {onnxruntime.__version__}, "

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -13,6 +15,7 @@ import onnxruntime
 
 from ortpacks_runtime.client import ClientError, describe
 from ortpacks_runtime.one_node import ONE_NODE
+from ortpacks_runtime.options import Model, shown_as
 
 _TOO_NEW = ONE_NODE[:-1] + b"\x7f"
 """The model, asking for opset 127."""
@@ -48,8 +51,14 @@ class Needs:
     operators: tuple[Operator, ...]
 
 
-def needs_of(model: Path) -> Needs | None:
+def needs_of(model: Model) -> Needs | None:
     """Return what ``model`` needs; ``None`` if the client cannot read it."""
+    if isinstance(model, bytes):
+        with suppress(OSError), tempfile.TemporaryDirectory(prefix="ortpacks-model-") as folder:
+            file = Path(folder, shown_as(model))
+            file.write_bytes(model)
+            return needs_of(file)
+        return None
     try:
         found = describe(model)
     except ClientError:

@@ -20,13 +20,22 @@ Profile = Mapping[str, Any]
 """A device's ``profile`` in the client's ``detect --json``."""
 
 
-def model_file(model: Path, level: str, profile: Profile | None) -> tuple[Path, str]:
+Model = Path | bytes
+"""A model's file, or the bytes of one."""
+
+
+def shown_as(model: Model) -> str:
+    """Return a model's path, or how many bytes it has."""
+    return f"{len(model)} bytes" if isinstance(model, bytes) else str(model)
+
+
+def model_file(model: Model, level: str, profile: Profile | None) -> tuple[Model, str]:
     """Return the file next to ``model`` whose number type the level prefers on the device, else ``model``.
 
-    ``encoder_fp16.onnx`` is the fp16 file of ``encoder.onnx``, and is itself the only choice. The text is a
-    note if the level's first choice is not there, else empty.
+    ``encoder_fp16.onnx`` is the fp16 file of ``encoder.onnx``, and is itself the only choice, as
+    are bytes. The text is a note if the level's first choice is not there, else empty.
     """
-    if dtype_of(model):
+    if isinstance(model, bytes) or dtype_of(model):
         return model, ""
     dtypes = (profile["dtypes"] if profile else _CPU_DTYPES)[level]
     files = [(dtype, _named(model, suffix)) for dtype in dtypes for suffix in _SUFFIXES[dtype]]
@@ -39,8 +48,10 @@ def _named(model: Path, suffix: str) -> Path:
     return model.with_name(f"{model.stem}{suffix}{model.suffix}")
 
 
-def dtype_of(file: Path) -> str | None:
+def dtype_of(file: Model) -> str | None:
     """Return the number type that the file's name ends with; ``None`` if it ends with none."""
+    if isinstance(file, bytes):
+        return None
     named = (dtype for dtype, ends in _SUFFIXES.items() for end in ends if end and file.stem.endswith(end))
     return next(named, None)
 
@@ -79,6 +90,24 @@ def provider_options(provider: str, ordinal: int, level: str, profile: Profile |
         "cudnn_conv_algo_search": profile["cudnn_search"],
         "use_tf32": "1" if profile["tf32"] and level != "high" else "0",
         "enable_cuda_graph": "1" if profile["cuda_graphs"] else "0",
+    }
+
+
+_OF_PLUGIN = {"gpu_mem_limit": "arena.max_mem", "arena_extend_strategy": "arena.extend_strategy"}
+
+_STRATEGIES = {"kNextPowerOfTwo": "0", "kSameAsRequested": "1"}
+
+
+def plugin_entries(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the entries of a session's configuration by which a plug-in takes the options of CUDA.
+
+    A plug-in gets its device otherwise. Hosts up to 1.26 hand ``add_provider_for_devices``'s options to a
+    plug-in under names that it does not read.
+    """
+    return {
+        f"ep.cuda.{_OF_PLUGIN.get(name, name)}": _STRATEGIES.get(value, value)
+        for name, value in options.items()
+        if name != "device_id"
     }
 
 

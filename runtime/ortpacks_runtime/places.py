@@ -27,6 +27,8 @@ class Place:
     note: str = ""
     cannot_run: tuple[Mapping[str, Any], ...] = ()
     """Operators without CUDA kernels in the libraries, by domain."""
+    ep_device: Any = None
+    """The GPU as the host's ``OrtEpDevice`` of a registered plug-in; ``None`` without a plug-in."""
     jit: bool = False
     """Whether the libraries serve the GPU only by code that the driver compiles."""
 
@@ -67,13 +69,19 @@ def fitting(known: Sequence[dict[str, Any]], found: libraries.Libraries, wanted:
         numbered = [(at, one) for at, one in numbered if wanted.device in (at, one["uuid"])]
         if not numbered:
             there = ", ".join(f"{at} ({one['uuid'] or one['name']})" for at, one in enumerate(known))
-            raise ProviderError(f"device {wanted.device} is not among the GPUs that CUDA may use: {there}")
+            what = f"device {wanted.device} is not among the GPUs that CUDA may use: {there}"
+            raise ProviderError(what, "name one of them")
     served = [(_rank(one, found), -(one["memory_mib"] or 0), at, one) for at, one in numbered]
     rank, _, at, one = min(served, key=lambda row: row[:3])
     if rank == len(_RANKS):
         what = f"compute capability {one['capability'] or 'unknown'}"
         raise ProviderError(f"{found.name} has no code for {one['name']}, {what}")
     return Place(found.name, one, at, jit=rank == _RANKS["jit"])
+
+
+def serves(found: libraries.Libraries, device: Mapping[str, Any]) -> bool:
+    """Return whether the libraries have code for a GPU. Raises ``ClientError``."""
+    return _rank(device, found) < len(_RANKS)
 
 
 def _rank(device: Mapping[str, Any], found: libraries.Libraries) -> int:

@@ -35,7 +35,7 @@ class Report:
     libraries: str = ""
     """Package or wheel of the provider's libraries."""
     model: str = ""
-    """Path of the opened file."""
+    """Path of the opened file, or the number of bytes."""
     dtype: str | None = None
     """Number type of that file; ``None`` if its name does not say it."""
     level: str = "medium"

@@ -11,13 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnxruntime
 
-from ortpacks_runtime import warm_up
+from ortpacks_runtime import plugins, warm_up
 from ortpacks_runtime.client import advice, loaded_libraries
 from ortpacks_runtime.libraries import in_use, require
 from ortpacks_runtime.limits import (
@@ -27,7 +28,15 @@ from ortpacks_runtime.limits import (
     limits_of_onnxruntime,
     needs_of,
 )
-from ortpacks_runtime.options import dtype_of, engine_cache, model_file, provider_options
+from ortpacks_runtime.options import (
+    Model,
+    dtype_of,
+    engine_cache,
+    model_file,
+    plugin_entries,
+    provider_options,
+    shown_as,
+)
 from ortpacks_runtime.places import Place, prepare
 from ortpacks_runtime.providers import CPU, CUDA, ORT_NAMES, TENSORRT, ProviderError, chain
 from ortpacks_runtime.report import Report, Step
@@ -90,7 +99,7 @@ class Session:
         inner: onnxruntime.InferenceSession,
         report: Report,
         wanted: Settings,
-        path: Path,
+        path: Model,
         recording: Recording | None = None,
         *,
         refuses_empty: bool = False,
@@ -228,13 +237,13 @@ class Session:
         report = self.report
         report.steps += [refused, Step(CPU, taken=True, reason="reopened")]
         report.provider, report.device, report.options, report.batch = CPU, None, {}, None
-        report.libraries, report.model, report.dtype = _wheel(), str(file), dtype_of(file)
+        report.libraries, report.model, report.dtype = _wheel(), shown_as(file), dtype_of(file)
         report.proved, report.nodes = True, {}
         report.notes += [note] if note else []
 
 
 def open_session(
-    model: str | os.PathLike[str],
+    model: str | os.PathLike[str] | bytes,
     provider: str | None = None,
     device: int | str | None = None,
     level: str | None = None,
@@ -244,7 +253,7 @@ def open_session(
     feed: Feed | None = None,
     report: Report | None = None,
 ) -> Session:
-    """Open ``model`` on the first provider of a chain that runs it; the CPU is the last of every chain.
+    """Open ``model``, a path or bytes, on the first provider of a chain that runs it; the CPU is the last.
 
     ``provider`` is a name or alias (``auto``, ``cpu``, ``cuda``, ``gpu``, ``tensorrt``, ``coreml`` …),
     ``device`` a GPU by its number in CUDA's order or its UUID, ``level`` one of ``low``, ``medium`` and
@@ -254,9 +263,9 @@ def open_session(
     becomes the session's; while the model loads, its notes say why that may take long.
 
     Raises ``ProviderError`` for a wrong setting and, with ``strict``, if another provider than ``provider``
-    would be used; ``FileNotFoundError`` for a path without a file, ``ValueError`` for one that is not UTF-8
-    or a pointer of Git LFS and for a ``feed`` that ``Session.run`` refuses, ``TypeError`` for a value that is
-    not a path; and what ONNX Runtime raises for a model that the CPU cannot open either.
+    would be used; ``FileNotFoundError`` for a path without a file, ``ValueError`` for one that is not UTF-8,
+    for no bytes, a pointer of Git LFS and a ``feed`` that ``Session.run`` refuses, ``TypeError`` for a value
+    that is neither; and what ONNX Runtime raises for a model that the CPU cannot open either.
     """
     given = {"provider": provider, "device": device, "level": level, "strict": strict, "threads": threads}
     wanted = settings(given)
@@ -296,9 +305,13 @@ def _refused(name: str, error: ProviderError) -> Step:
     return Step(name, taken=False, reason=_first_line(error.what), advice=do)
 
 
-def _model_path(model: object) -> Path:
-    if not isinstance(model, (str, os.PathLike)) or isinstance(model, bytes):
-        raise TypeError(f"model: the path of an ONNX file is wanted, found {type(model).__name__}")
+def _model_path(model: object) -> Model:
+    if isinstance(model, bytes):
+        if not model or model.startswith(_LFS_POINTER):
+            raise ValueError(f"model: {shown_as(model)} are no model. Give those of an ONNX file.")
+        return model
+    if not isinstance(model, (str, os.PathLike)):
+        raise TypeError(f"model: an ONNX file's path or bytes are wanted, found {type(model).__name__}")
     path = Path(model).absolute()
     if not path.is_file():
         what = "a folder" if path.is_dir() else "no such file"
@@ -343,7 +356,7 @@ def _log_fallback(step: Step) -> None:
 
 
 def _try(
-    path: Path, name: str, wanted: Settings, needs: Needs | None, report: Report, feed: Feed | None
+    path: Model, name: str, wanted: Settings, needs: Needs | None, report: Report, feed: Feed | None
 ) -> tuple[onnxruntime.InferenceSession, Recording | None]:
     """Open the model on ``name`` and run it. Raises ``ProviderError`` if a provider other than the CPU fails.
 
@@ -352,8 +365,10 @@ def _try(
     if name == CPU:
         return _open_and_run(path, name, wanted, Place(_wheel()), report, feed)
     try:
-        require(name)
-        place = prepare(name, wanted) if name in _NVIDIA else Place(_wheel())
+        place = plugins.place_of(wanted) if name == CUDA else None
+        if place is None:
+            require(name)
+            place = prepare(name, wanted) if name in _NVIDIA else Place(_wheel())
         limit = limit_of_package(place.libraries, place.cannot_run, needs)
         if limit:
             log.warning(limit)
@@ -368,7 +383,7 @@ def _try(
 
 
 def _open_and_run(
-    path: Path, name: str, wanted: Settings, place: Place, report: Report, feed: Feed | None
+    path: Model, name: str, wanted: Settings, place: Place, report: Report, feed: Feed | None
 ) -> tuple[onnxruntime.InferenceSession, Recording | None]:
     recording, before = _recording(), loaded_libraries()
     inner, file, note = _open_preferred_file(path, wanted, name, place, recording)
@@ -379,7 +394,7 @@ def _open_and_run(
         raise ProviderError(f"{ORT_NAMES[name]} runs no node of the model")
     report.provider, report.nodes, report.device = name, nodes, place.device
     report.proved = ran and (name == CPU or bool(nodes))
-    report.libraries, report.model, report.dtype = place.libraries, str(file), dtype_of(file)
+    report.libraries, report.model, report.dtype = place.libraries, shown_as(file), dtype_of(file)
     report.options = provider_options(name, place.ordinal, wanted.level, place.profile)
     report.batch = place.profile["batch"] if place.profile else None
     unused = f"device {wanted.device} is not used: {name} has no choice of devices"
@@ -391,34 +406,42 @@ def _open_and_run(
 
 
 def _open_preferred_file(
-    path: Path,
+    path: Model,
     wanted: Settings,
     name: str,
     place: Place,
     recording: Recording | None,
-) -> tuple[onnxruntime.InferenceSession, Path, str]:
+) -> tuple[onnxruntime.InferenceSession, Model, str]:
     """Return the session, the opened file, and a note if it is not the file that the level prefers."""
     options = provider_options(name, place.ordinal, wanted.level, place.profile)
     providers = [(name, options)]
     if name == TENSORRT:
         providers.append((CUDA, provider_options(CUDA, place.ordinal, wanted.level, place.profile)))
     preferred, note = model_file(path, wanted.level, place.profile)
-    if preferred != path:
+    opened = partial(
+        _open_file,
+        providers=providers,
+        threads=wanted.threads,
+        recording=recording,
+        ep_device=place.ep_device,
+    )
+    if isinstance(preferred, Path) and preferred != path:
         try:
-            inner = _open_file(preferred, providers, wanted.threads, recording)
+            inner = opened(preferred)
             if _inputs(inner) == _inputs(_open_for_its_inputs(path)):
                 return inner, preferred, note
-            note = f"{preferred.name} takes other inputs than {path.name}, which is used"
+            note = f"{preferred.name} takes other inputs than {Path(shown_as(path)).name}, which is used"
         except Exception as error:  # noqa: BLE001 - the requested file is used instead
             note = f"{preferred.name} is not used: {_first_line(str(error))}"
-    return _open_file(path, providers, wanted.threads, recording), path, note
+    return opened(path), path, note
 
 
 def _open_file(
-    file: Path,
+    file: Model,
     providers: Sequence[tuple[str, Mapping[str, str]]],
     threads: int | None,
     recording: Recording | None,
+    ep_device: Any = None,
 ) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads or 0
@@ -428,9 +451,13 @@ def _open_file(
     options.add_session_config_entry("session.use_env_allocators", "1")
     if recording is not None:
         warm_up.record(options, recording.folder)
-    inner = _Inner(
-        str(file), options, providers=[(ORT_NAMES[name], dict(given)) for name, given in providers]
-    )
+    wanted = [(ORT_NAMES[name], dict(given)) for name, given in providers]
+    if ep_device is not None:
+        options.add_provider_for_devices([ep_device], {})
+        for key, value in plugin_entries(providers[0][1]).items():
+            options.add_session_config_entry(key, value)
+        wanted = []
+    inner = _Inner(_openable(file), options, providers=wanted or None)
     first = ORT_NAMES[providers[0][0]]
     if first not in inner.get_providers():
         raise ProviderError(f"ONNX Runtime opened the model without {first}; its log says why")
@@ -449,10 +476,14 @@ def _loaded_before(name: str, before: Sequence[str], report: Report) -> str:
     return f"in this process before the session, and used by it: {', '.join(early)}"
 
 
-def _open_for_its_inputs(file: Path) -> onnxruntime.InferenceSession:
+def _openable(file: Model) -> str | bytes:
+    return file if isinstance(file, bytes) else str(file)
+
+
+def _open_for_its_inputs(file: Model) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return _Inner(str(file), options, providers=[ORT_NAMES[CPU]])
+    return _Inner(_openable(file), options, providers=[ORT_NAMES[CPU]])
 
 
 def _inputs(inner: onnxruntime.InferenceSession) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import json
 import mmap
+import os
 import re
 import signal
 import sys
@@ -205,6 +206,24 @@ def environment_of(host: Path, card: VirtualCard, runtime: CardRuntime, folder: 
         "VIRTUALCARD_DRIVER": card.driver,
         "VIRTUALCARD_CUDA": cuda,
     }
+
+
+def machine_with_gpus(folder: Path, count: int = 1) -> list[str]:
+    """Return the beginning of a command that finds ``count`` GPUs of NVIDIA's below ``/sys/class``.
+
+    ONNX Runtime looks for the GPUs of plug-ins there. The files are written into ``folder``. The command has
+    a mount namespace of its own, and fails for a user who may make none.
+    """
+    for at in range(count):
+        device, card = folder / f"pci/0000:{at:02x}:00.0", folder / f"drm/card{at}"
+        for made in (device, card):
+            made.mkdir(parents=True)
+        (device / "vendor").write_text("0x10de\n", encoding="ascii")
+        (device / "device").write_text(f"0x{0x2230 + at:x}\n", encoding="ascii")
+        (card / "device").symlink_to(f"../../pci/{device.name}")
+    mapped = [] if os.geteuid() == 0 else ["--map-root-user"]
+    script = 'mount --bind "$0" /sys/class && exec "$@"'
+    return ["unshare", "--mount", *mapped, "sh", "-c", script, str(folder)]
 
 
 def _link(provider: Path, runtime: Path, folder: Path) -> str:

@@ -217,9 +217,9 @@ LFS = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'4d' * 32}\nsize
         ("gone.onnx", None),
         (os.fsdecode(b"caf\xe9.onnx"), ONE_NODE),
         ("model.onnx", LFS),
-        *((odd, None) for odd in (None, b"model.onnx", 3)),
+        *((odd, None) for odd in (None, b"", LFS, 3)),
     ],
-    ids=["gone", "not UTF-8", "pointer", "None", "bytes", "number"],
+    ids=["gone", "not UTF-8", "pointer", "None", "no bytes", "bytes of a pointer", "number"],
 )
 def test_what_is_no_model_is_told(tmp_path: Path, told: Told, name: object, data: bytes | None) -> None:
     path = tmp_path / name if isinstance(name, str) else name

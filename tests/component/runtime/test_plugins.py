@@ -1,0 +1,174 @@
+"""Tests of plug-ins under a stock host: a double in C is registered and runs on GPUs made below /sys."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnxruntime
+import pytest
+from ortpacks_runtime import ProviderError, open_session, register
+from ortpacks_runtime.one_node import ONE_NODE
+
+from builder.prove.virtualcard.sessions import machine_with_gpus
+from tests.answers.card import needs_compiler
+from tests.doubles.plugin import described, installed
+from tests.support import ROOT
+
+pytestmark = needs_compiler
+
+MODERN, LEGACY = described("p-modern", {"8.6": "native"}), described("p-legacy", {"5.2": "native"})
+TOO_NEW = described("p-new", {"8.6": "native"}, "99.0.0")
+
+PROGRAM = """\
+import ctypes, json, os, sys
+from concurrent.futures import ThreadPoolExecutor
+import numpy as np, onnxruntime
+from ortpacks_runtime import open_session, register
+from ortpacks_runtime.one_node import ONE_NODE
+given = json.loads(sys.argv[1])
+for library in given.get("first", ()):
+    onnxruntime.register_execution_provider_library("CUDAExecutionProvider", library)
+threads = given.get("threads", 1)
+with ThreadPoolExecutor(threads) as pool:
+    made = list(pool.map(lambda _: register(download="download" in given), range(threads)))
+answer = {"reasons": made[0].reasons, "package": made[0].package, "devices": len(made[0].devices)}
+answer["same"] = len(set(made)) == 1
+session = open_session(ONE_NODE, device=given.get("device"))
+report = session.report
+answer |= {"session": [report.provider, report.libraries], "nodes": report.nodes}
+answer["refused"] = str(report.fallback)
+answer["product"] = session.run(None, {"x": np.full((2, 2), 3, np.float32)})[0].tolist()
+if made[0].library:
+    told = ctypes.CDLL(str(made[0].library)).double_option
+    told.restype = ctypes.c_char_p
+    answer["tf32"] = told().decode()
+if "fork" in given:
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        os.write(writer, json.dumps(register().reasons).encode())
+        os._exit(0)
+    answer["forked"] = json.loads(os.read(reader, 4096))
+print(json.dumps(answer))
+"""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine whose client states its GPUs, and which finds as many below /sys."""
+
+    folder: Path
+    client: Path
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    def runs(self, cards: str, **given: object) -> dict[str, Any]:
+        """Return what the program says on GPUs of these capabilities."""
+        found = machine_with_gpus(
+            self.folder / f"sys-{len(list(self.folder.iterdir()))}", 1 + cards.count(",")
+        )
+        stated = {"ORTPACKS_FORCE_CC": cards, "ORTPACKS_FORCE_DRIVER": "580.65.06"}
+        where = {"XDG_DATA_HOME": str(self.data), "ORTPACKS_CLIENT": str(self.client)}
+        env = {**os.environ, **stated, **where, "PYTHONPATH": str(ROOT / "runtime")}
+        argv = [*found, sys.executable, "-B", "-c", PROGRAM, json.dumps(given)]
+        done = subprocess.run(argv, env=env, cwd=self.folder, capture_output=True, text=True, check=False)
+        if done.returncode and "unshare" in done.stderr:
+            pytest.skip(f"no mount namespace here: {done.stderr.strip()}")
+        assert done.returncode == 0, done.stderr
+        return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+@pytest.fixture
+def machine(tmp_path: Path, pyz: Path) -> Machine:
+    folder = tmp_path / "Jörg Müller"
+    folder.mkdir()
+    return Machine(folder, pyz)
+
+
+def test_the_plugin_that_has_code_for_the_card_is_registered_and_runs(machine: Machine) -> None:
+    """Eight threads register it once, nothing is written beside it, and the fork says why it cannot."""
+    installed(machine.data, MODERN, LEGACY)
+    before = sorted(machine.data.rglob("*"))
+    said = machine.runs("8.6", threads=8, fork=True)
+    assert (said["package"], said["reasons"], said["devices"], said["same"]) == ("p-modern", [], 1, True)
+    assert (said["session"], said["nodes"]) == (["cuda", "p-modern"], {"CUDAExecutionProvider": 1})
+    assert (said["product"], said["tf32"]) == ([[18, 18], [18, 18]], "1")
+    assert "forked" in said["forked"][0]
+    assert sorted(machine.data.rglob("*")) == before
+
+
+def test_each_card_of_a_machine_has_its_plugin(machine: Machine) -> None:
+    installed(machine.data, MODERN, LEGACY)
+    said = machine.runs("5.2,8.6", device=1)
+    assert (said["package"], said["devices"]) == ("p-legacy", 1)
+    assert said["session"] == ["cuda", "p-modern"]
+
+
+@pytest.mark.parametrize(
+    ("cards", "packages", "reasons"),
+    [
+        ("none", [MODERN], ["no NVIDIA GPU was found"]),
+        ("8.6", [], ["ortpacks install"]),
+        ("12.0", [MODERN, LEGACY], ["p-modern has no code for", "p-legacy has no code for"]),
+        ("8.6", [TOO_NEW], ["p-new needs ONNX Runtime 99.0.0 or newer", "pip install"]),
+    ],
+    ids=["no GPU", "nothing installed", "for other cards", "an old host"],
+)
+def test_what_cannot_be_registered_is_a_reason_and_the_session_is_on_the_cpu(
+    machine: Machine, cards: str, packages: list[Any], reasons: list[str]
+) -> None:
+    installed(machine.data, *packages)
+    said = machine.runs(cards)
+    assert (said["devices"], said["same"], said["session"][0]) == (0, True, "cpu")
+    assert all(part in said["reasons"][0] for part in reasons), said["reasons"]
+    assert all(one.name in said["refused"] for one in packages if cards != "none")
+
+
+def test_a_plugin_that_the_application_registered_stays_the_only_one(machine: Machine) -> None:
+    installed(machine.data, MODERN, LEGACY)
+    own = str(machine.data / "ortpacks/versions/p-legacy/lib/libonnxruntime_providers_cuda.so")
+    said = machine.runs("8.6", first=[own])
+    assert (said["devices"], said["session"][0]) == (0, "cpu")
+    assert f"{own} is registered in this process already" in said["reasons"][0]
+
+
+CLIENT = """\
+import json, os, sys
+lib, command = os.environ["XDG_DATA_HOME"] + "/ortpacks/current/lib", sys.argv[1:]
+gpu = {"name": "a card", "uuid": None, "memory_mib": 8192, "capability": "8.6", "profile": None}
+if command[0] == "install":
+    assert command[1:4] == ["--yes", "--form", "plugin"], command
+    os.rename(os.environ["XDG_DATA_HOME"] + "/later", os.environ["XDG_DATA_HOME"] + "/ortpacks")
+print(json.dumps({"devices": [gpu], "variables": {"LD_LIBRARY_PATH": lib}}))
+"""
+
+
+def test_a_plugin_is_downloaded_where_that_is_told(machine: Machine) -> None:
+    installed(machine.data, MODERN)
+    (machine.data / "ortpacks").rename(machine.data / "later")
+    client = machine.folder / "client.py"
+    client.write_text(CLIENT)
+    there = Machine(machine.folder, client)
+    assert there.runs("8.6")["devices"] == 0
+    said = there.runs("8.6", download=True)
+    assert (said["package"], said["devices"], said["same"]) == ("p-modern", 1, True)
+
+
+def test_a_host_that_registers_nothing_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(onnxruntime, "register_execution_provider_library")
+    done = register()
+    assert (done.devices, len(done.reasons)) == ((), 1)
+    assert "pip install" in done.reasons[0]
+
+
+def test_a_model_s_bytes_open_as_its_file_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORTPACKS_CLIENT", "/no/such/ortpacks.pyz")
+    session = open_session(ONE_NODE, "cpu")
+    assert (session.report.provider, session.report.model) == ("cpu", f"{len(ONE_NODE)} bytes")
+    with pytest.raises(ProviderError):
+        open_session(ONE_NODE, "cuda", strict=True)

@@ -212,8 +212,9 @@ def docs(_context: Context, add: list[str]) -> None:
 
 
 @verb(
-    iterable=["package", "card"],
-    package="a package; the flag may be left out (default: each in dist)",
+    iterable=["package", "card", "host"],
+    package="a package, or a compiled plug-in alone; the flag may be left out (default: each in dist)",
+    host="with --card: open a plug-in in this stock onnxruntime: 1.32.0 (default: in each that is pinned)",
     card="also on virtual cards of these compute capabilities: 8.6,12.0, or all",
     driver="version of the driver that the card has: 535.54.03",
     grid="with --card all: write a page of all cards to this file (docs/cards.md)",
@@ -223,6 +224,7 @@ def verify(
     _context: Context,
     package: list[str],
     card: list[str],
+    host: list[str],
     driver: str | None = None,
     grid: str | None = None,
     json: bool = False,
@@ -231,7 +233,7 @@ def verify(
 ) -> None:
     """Check packages from their archives alone, and run models on each."""
     wiring = make_wiring(dist)
-    cards = card_request(card, driver, grid)
+    cards = card_request(card, driver, grid, host)
     packages = [Path(name) for name in package] or archives_in(wiring.dist)
     if not json:
         verify_packages(

@@ -15,7 +15,7 @@ from builder.compile.plan import PlanOptions, choose_base, decide
 from builder.compile.render import render
 from builder.compile.stages import CHECK_STAGES, StageBuild, build_image, export, lay_out, virtual_card
 from builder.config.build_plan import Rendered
-from builder.config.inputs import debian_version
+from builder.config.inputs import debian_version, host_wheel
 from builder.config.variants import Origin, Variant
 from builder.console import Reporter
 from builder.contents.cuobjdump import Inspector
@@ -89,6 +89,11 @@ class CheckTools:
         with self._reporter.step("make the virtual card"), self._locked():
             self._export(self._rendered())
         return CardRuntime(library=self._place.tools / "libvirtualcard.so", runner=self._wiring.runner)
+
+    def host(self, version: str) -> Path:
+        """Return the host library of the stock wheel of ``version``, which is fetched."""
+        tree = self._store.unpack(host_wheel(version))
+        return tree / "onnxruntime" / "capi" / f"libonnxruntime.so.{version}"
 
     def _export(self, rendered: Rendered) -> None:
         programs = (self._wiring.templates / "smoke.c", *virtual_card(self._wiring.root))

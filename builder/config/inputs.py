@@ -239,6 +239,15 @@ TEST_INPUTS = (
 """The self-test's three models, and onnx, whose backend tests of ORT 1.21's opset our tests run."""
 
 
+PLUGIN_HOSTS = ("1.24.4", "1.26.0", "1.28.0", "1.30.0", "1.32.0")
+"""Versions of the stock wheel that plug-ins are opened in; the first is the oldest that registers them."""
+
+
+def host_wheel(version: str) -> Input:
+    """Return the stock wheel for the CPU of an ORT version."""
+    return Input.wheel(f"onnxruntime=={version}")
+
+
 OFFICIAL_WHEELS = {CUDA: "onnxruntime-gpu", CPU: "onnxruntime"}
 """Official distributions that our wheels for Linux are made of, by the provider of their package."""
 

@@ -16,7 +16,16 @@ from pydantic import AfterValidator, Field
 
 from builder.config import fields as kinds
 from builder.config.fields import ProjectSection
-from builder.config.inputs import TEST_INPUTS, Input, InputKind, Lock, Pin, ort_wheel
+from builder.config.inputs import (
+    PLUGIN_HOSTS,
+    TEST_INPUTS,
+    Input,
+    InputKind,
+    Lock,
+    Pin,
+    host_wheel,
+    ort_wheel,
+)
 from builder.facts.gpu.architectures import Arch
 from builder.facts.ort.source import HEADERS, LIST, VERSION_FILE, Dependency
 from builder.finding import Severity
@@ -657,7 +666,7 @@ def all_inputs(project: Project, lock: Lock) -> tuple[Input, ...]:
     bundled = (wheel for variant in official for wheel in project.of(variant).bundled)
     compiling = {name: one for name, one in project.toolkits.items() if one.compiler}
     own = {*_inputs_in(replace(project, toolkits=compiling)), *_gpu_wheels(project)}
-    wanted = {*own, *repacked, *bundled, *providers, *images, *TEST_INPUTS}
+    wanted = {*own, *repacked, *bundled, *providers, *images, *TEST_INPUTS, *map(host_wheel, PLUGIN_HOSTS)}
     wanted |= {*_archives(project.bases.values(), lock)}
     return _sorted(item for item in wanted if item.kind is not InputKind.TREE)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from builder.binary.coverage import LibraryCoverage
 from builder.client.selection.reasons import RUNS
@@ -17,7 +17,7 @@ from builder.facts.gpu.architectures import Capability
 from builder.facts.gpu.compatibility import JIT
 from builder.facts.gpu.table import BY_CAPABILITY
 from builder.finding import Code, Finding
-from builder.formats.json_values import read_document
+from builder.formats.json_values import OPTIONAL, read_document
 from builder.formats.missing_kernels import NO_KERNEL_FOUND, MissingKernels, operator_without_kernel
 from builder.formats.package_names import stem
 from builder.formats.session_log import CUDA_PROVIDER
@@ -81,6 +81,13 @@ class CardRow:
     """The support that ``select`` names, ``native`` or ``jit``; ``None`` where it rejects the package."""
     libraries: tuple[LibraryOnCard, ...]
     models: tuple[ModelOnCard, ...]
+    host: str | None = field(default=None, metadata=OPTIONAL)
+    """Version of the stock host that registered the package's plug-in; ``None`` for a provider."""
+
+    @property
+    def where(self) -> str:
+        """The card, and the host of a plug-in: ``8.6 in onnxruntime 1.32.0``."""
+        return f"{self.capability} in onnxruntime {self.host}" if self.host else self.capability
 
 
 @dataclass(frozen=True)
@@ -130,7 +137,7 @@ def disagreements(
     package: str, row: CardRow, coverage: Sequence[LibraryCoverage], cannot_run: Sequence[MissingKernels]
 ) -> Iterator[Finding]:
     """Yield V001 to V003 where virtual card, coverage and ``select`` disagree."""
-    where = f"{package} on {row.capability}"
+    where = f"{package} on {row.where}"
     by_path = {library.path: library for library in coverage}
     for library in row.libraries:
         if library.registered:
@@ -192,14 +199,18 @@ def _compare(
         )
 
 
-def lines(row: CardRow) -> Iterator[str]:
-    """Yield the lines for one card: its support, its libraries, its models."""
-    chosen = f"select takes it as {row.chosen}" if row.chosen else "select does not take it"
-    yield f"{row.capability}: {row.support}, {chosen}"
+def lines(row: CardRow, *, selected: bool = True) -> Iterator[str]:
+    """Yield the lines for one card: its support, its libraries, its models.
+
+    ``selected``: whether ``select`` was asked.
+    """
+    chosen = f", select takes it as {row.chosen}" if row.chosen else ", select does not take it"
+    yield f"{row.where}: {row.support}{chosen if selected else ''}"
     for library in row.libraries:
         if library.registered:
             yield f"  {library.path}: {code_of(library)} of {library.total} containers"
-    yield f"  NVIDIA's libraries, by their bytes: {_worst(row.libraries)}"
+    if not all(library.registered for library in row.libraries):
+        yield f"  NVIDIA's libraries, by their bytes: {_worst(row.libraries)}"
     for model in row.models:
         yield f"  {model.name}: {outcome(model)}"
 
@@ -253,7 +264,7 @@ def _row(card: CardRow, names: Sequence[str]) -> list[str]:
     own = [code_of(library) for library in card.libraries if library.registered]
     return [
         gpu.cards if gpu else "",
-        card.capability,
+        card.where,
         "; ".join(own) or "not loaded",
         _worst(card.libraries),
         card.chosen or "no",
@@ -293,4 +304,5 @@ card of each capability: a replacement for CUDA's runtime that loads from each c
 NVIDIA's driver would load (`builder/prove/virtualcard`). Nodes and launches are those of the session; no
 kernel was computed. "select" is the package that the client would choose on such a machine. NVIDIA's own
 libraries are judged from their bytes. `./run verify` fails where virtual card, coverage and selection differ.
+A plug-in is registered in each pinned stock `onnxruntime`, on a GPU that is made below `/sys`.
 """

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 
 from builder.binary.coverage import LibraryCoverage, Support
 from builder.client.doctor.observations import NO_DEVICE
-from builder.client.selection.reasons import driver_refusal
+from builder.client.selection.reasons import RUNS, driver_refusal
 from builder.client.selection.select import select
+from builder.config.inputs import PLUGIN_HOSTS
 from builder.contents.card_grid import (
     FORMAT,
     CardRow,
@@ -25,6 +27,7 @@ from builder.contents.card_grid import (
     lines,
 )
 from builder.contents.package_manifest import BinaryReport
+from builder.contents.reading import read_file
 from builder.errors import NoCompatiblePackageError, ToolMissingError, ValidationError
 from builder.facts.gpu.architectures import Capability, capabilities
 from builder.facts.gpu.devices import Device, parse_driver
@@ -61,12 +64,16 @@ class CardRequest:
     driver: str
     whole: bool
     """Whether these are all known cards, so that a grid is written to each package's folder."""
+    hosts: tuple[str, ...] = PLUGIN_HOSTS
+    """Versions of stock hosts that plug-ins are opened in."""
 
 
-def card_request(cards: Sequence[str], driver: str | None, grid: str | None) -> CardRequest | None:
+def card_request(
+    cards: Sequence[str], driver: str | None, grid: str | None, hosts: Sequence[str] = ()
+) -> CardRequest | None:
     """Return the flags as values; ``None`` without flags. Raises ``ValidationError`` for a wrong value."""
     if not cards:
-        for flag, value in (("--driver", driver), ("--grid", grid)):
+        for flag, value in (("--driver", driver), ("--grid", grid), ("--host", ",".join(hosts) or None)):
             if value is not None:
                 raise ValidationError(
                     f"{flag} {value} is about a card: name one with --card, or all with --card all."
@@ -80,7 +87,13 @@ def card_request(cards: Sequence[str], driver: str | None, grid: str | None) -> 
         parse_driver(driver or DRIVER)
     except ValueError as error:
         raise ValidationError(f"--driver: {error}.") from error
-    return CardRequest(capabilities=wanted, driver=driver or DRIVER, whole=whole)
+    versions = tuple(",".join(hosts).split(",")) if hosts else PLUGIN_HOSTS
+    if unknown := [version for version in versions if version not in PLUGIN_HOSTS]:
+        there = ", ".join(PLUGIN_HOSTS)
+        raise ValidationError(
+            f"--host {unknown[0]}: no stock host of this version is pinned. There are {there}."
+        )
+    return CardRequest(capabilities=wanted, driver=driver or DRIVER, whole=whole, hosts=versions)
 
 
 def _capabilities(text: str) -> tuple[Capability, ...]:
@@ -106,6 +119,8 @@ class CardBench:
     cards: CardRequest
     grids: list[Grid]
     """Grids made so far, one for each package."""
+    hosts: Mapping[str, Path] = field(default_factory=dict)
+    """Host libraries by version, in which plug-ins are opened."""
 
     def require_machine(self, manifest: Manifest) -> None:
         """Raise an error if the cards cannot be tried for the package.
@@ -139,17 +154,20 @@ class CardBench:
     def __call__(
         self, package: Path, manifest: Manifest, libraries: Path, report: BinaryReport
     ) -> tuple[Finding, ...]:
-        """Open the models on each card and return the findings of ``contents.card_grid.disagreements``."""
-        count = len(self.cards.capabilities)
-        possible = [capability for capability in self.cards.capabilities if not self._error(capability)]
-        with self.wiring.reporter.step(
-            f"open {len(self.trials)} models on {count} virtual card{'s' * (count > 1)}"
-        ):
-            with ThreadPoolExecutor(os.cpu_count()) as pool:
-                rows = list(pool.map(lambda one: self._row(one, manifest, libraries, report), possible))
-            for row in rows:
-                for line in lines(row):
-                    self.wiring.reporter.say(line)
+        """Open the models on each card, a plug-in also in each host.
+
+        Returns the findings of ``contents.card_grid.disagreements``.
+        """
+        driver, index = self.cards.driver, _index(manifest)
+
+        def judged(capability: Capability) -> tuple[str, str | None]:
+            choice = select([_device(capability, driver)], index, LINUX)
+            support = manifest.capabilities.get(str(capability), Support.NONE.value)
+            return support, choice.support if choice.on_gpu else None
+
+        plugin = libraries.parent / manifest.plugin.library if manifest.plugin else None
+        rows = self._rows(libraries, plugin, report.coverage, judged)
+        self._say(line for row in rows for line in lines(row))
         if self.cards.whole:
             self._keep(package, manifest, rows)
         return tuple(
@@ -160,24 +178,64 @@ class CardBench:
             )
         )
 
+    def open_plugin(self, library: Path) -> tuple[Finding, ...]:
+        """Do the same with a plug-in that is in no package; its coverage stands for the selection."""
+        library = library.resolve()
+        coverage = read_file(library.name, library, symbols=False).coverage
+        if coverage is None:
+            raise ValidationError(f"{library} is no plug-in", cause="no device code can be read in it")
+
+        def judged(capability: Capability) -> tuple[str, str | None]:
+            support = coverage.support[capability].value
+            return support, support if support in RUNS else None
+
+        rows = self._rows(library.parent, library, [coverage], judged)
+        self._say(line for row in rows for line in lines(row, selected=False))
+        return tuple(one for row in rows for one in disagreements(library.name, row, [coverage], ()))
+
+    def _rows(
+        self,
+        libraries: Path,
+        plugin: Path | None,
+        coverage: Sequence[LibraryCoverage],
+        judged: Callable[[Capability], tuple[str, str | None]],
+    ) -> list[CardRow]:
+        """Return the row of each possible card, of a plug-in for each host.
+
+        ``judged`` returns a card's support by the coverage, and by the selection.
+        """
+        possible = [capability for capability in self.cards.capabilities if not self._error(capability)]
+        cells = list(product(self.hosts if plugin else [None], possible))
+        models = [ModelToOpen(model=trial.model, feed=_feed(trial)) for trial in self.trials]
+
+        def row(cell: tuple[str | None, Capability]) -> CardRow:
+            host, capability = cell
+            card = VirtualCard(capability=str(capability), driver=self.cards.driver)
+            place = self.hosts[host] if host else libraries
+            openings = list(open_models(place, models, card, runtime=self.runtime, plugin=plugin))
+            support, chosen = judged(capability)
+            return CardRow(
+                capability=card.capability,
+                support=support,
+                chosen=chosen,
+                libraries=tuple(_libraries(openings, coverage, card.capability)),
+                models=tuple(_model(trial, seen) for trial, seen in zip(self.trials, openings, strict=True)),
+                host=host,
+            )
+
+        hosts = f" in {len(self.hosts)} stock hosts" if plugin else ""
+        count = len(self.cards.capabilities)
+        what = f"open {len(self.trials)} models on {count} virtual card{'s' * (count > 1)}{hosts}"
+        with self.wiring.reporter.step(what), ThreadPoolExecutor(os.cpu_count()) as pool:
+            return list(pool.map(row, cells))
+
+    def _say(self, told: Iterable[str]) -> None:
+        for line in told:
+            self.wiring.reporter.say(line)
+
     def _error(self, capability: Capability) -> int:
         """Return the CUDA error of this card with the driver; 0 if a machine can have both."""
         return self.runtime.error_of(VirtualCard(capability=str(capability), driver=self.cards.driver))
-
-    def _row(
-        self, capability: Capability, manifest: Manifest, libraries: Path, report: BinaryReport
-    ) -> CardRow:
-        card = VirtualCard(capability=str(capability), driver=self.cards.driver)
-        models = [ModelToOpen(model=trial.model, feed=_feed(trial)) for trial in self.trials]
-        openings = list(open_models(libraries, models, card, runtime=self.runtime))
-        choice = select([_device(capability, card.driver)], _index(manifest), LINUX)
-        return CardRow(
-            capability=card.capability,
-            support=manifest.capabilities.get(card.capability, Support.NONE.value),
-            chosen=choice.support if choice.on_gpu else None,
-            libraries=tuple(_libraries(openings, report.coverage, card.capability)),
-            models=tuple(_model(trial, seen) for trial, seen in zip(self.trials, openings, strict=True)),
-        )
 
     def _keep(self, package: Path, manifest: Manifest, rows: Sequence[CardRow]) -> None:
         grid = Grid(
@@ -234,5 +292,7 @@ def _device(capability: Capability, driver: str) -> Device:
 
 
 def _index(manifest: Manifest) -> Index:
+    """Return an index of this package alone, which the selection judges by the GPU, whatever its form."""
+    manifest = replace(manifest, plugin=None)
     archive = StoredFile(f"{manifest.name}.tar.zst", 1, "0" * 64)
     return build_index("local", [(manifest, archive)], ())

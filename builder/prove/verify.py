@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
+from builder.binary.library_names import is_named_like_a_library
+from builder.client.selection.reasons import numbers
 from builder.config.inputs import Input, Lock, Pin
 from builder.config.variants import Variant
 from builder.console import Reporter
@@ -162,6 +164,9 @@ class PackageTools(Protocol):
     def card_runtime(self) -> CardRuntime:
         """Return the virtual card's library and a process runner."""
 
+    def host(self, version: str) -> Path:
+        """Return the host library of the stock wheel of ``version``."""
+
 
 def verify_packages(
     wiring: Wiring,
@@ -179,13 +184,14 @@ def verify_packages(
     grids: list[Grid] = []
     failed: list[CheckFailedError] = []
     for package in packages:
+        if is_named_like_a_library(package.name):
+            _open_plugin(wiring, package, tools_of, cards)
+            continue
         manifest = manifest_of(package)
         tools = tools_of() if manifest.platform == LINUX else None
         tried = None
         if tools and cards and manifest.provider == CUDA:
-            tried = CardBench(
-                wiring=wiring, runtime=tools.card_runtime(), trials=tools.trials(), cards=cards, grids=grids
-            )
+            tried = _bench(wiring, tools, cards, grids, _hosts(manifest, cards))
             tried.require_machine(manifest)
         elif cards:
             where = f"{manifest.provider} on {manifest.platform}"
@@ -207,6 +213,36 @@ def verify_packages(
             f"{len(failed)} of {len(packages)} packages failed",
             [finding for error in failed for finding in error.findings],
         )
+
+
+def _open_plugin(
+    wiring: Wiring, library: Path, tools_of: Callable[[], PackageTools], cards: CardRequest | None
+) -> None:
+    if cards is None:
+        raise ValidationError(
+            f"{library.name} is no package", advice="Name a card to open it as a plug-in: --card 8.6."
+        )
+    bench = _bench(wiring, tools_of(), cards, [], cards.hosts)
+    require_no_errors(list(bench.open_plugin(library)), f"{library.name} does not run as its bytes promise")
+
+
+def _hosts(manifest: Manifest, cards: CardRequest) -> Sequence[str]:
+    """Return the versions of hosts that register the package's plug-in; none for a provider."""
+    oldest = numbers(manifest.plugin.oldest_host) if manifest.plugin else None
+    return [version for version in cards.hosts if oldest and (numbers(version) or ()) >= oldest]
+
+
+def _bench(
+    wiring: Wiring, tools: PackageTools, cards: CardRequest, grids: list[Grid], hosts: Sequence[str]
+) -> CardBench:
+    return CardBench(
+        wiring=wiring,
+        runtime=tools.card_runtime(),
+        trials=tools.trials(),
+        cards=cards,
+        grids=grids,
+        hosts={version: tools.host(version) for version in hosts},
+    )
 
 
 def complete(wiring: Wiring, reporter: Reporter, manifest: Manifest, folder: Path) -> None:

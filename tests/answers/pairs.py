@@ -5,11 +5,12 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from builder.config.inputs import ort_wheel
+from builder.config.inputs import Input, ort_wheel
 from builder.errors import ConfigError
 from builder.io.store import FileStore
 from builder.io.wiring import Wiring
@@ -78,9 +79,9 @@ def environment() -> dict[str, str]:
     return {**os.environ, "LD_LIBRARY_PATH": os.pathsep.join(folders)}
 
 
-def python_can_import(version: str) -> bool:
+def python_can_import(version: str, wheel: Callable[[str], Input] = ort_wheel) -> bool:
     """Return whether the pinned official wheel of ``version`` is for this interpreter's version."""
-    name = shop().lock.pins[ort_wheel(version).key].filename
+    name = shop().lock.pins[wheel(version).key].filename
     return f"-cp{sys.version_info.major}{sys.version_info.minor}-" in name
 
 

@@ -212,7 +212,14 @@ void **__cudaRegisterFatBinary(const Wrapper *wrapper) {
     return (void **)container;
 }
 void __cudaRegisterFatBinaryEnd(void **handle) { (void)handle; }
-void __cudaUnregisterFatBinary(void **handle) { (void)handle; } /* the report still contains it */
+/* A host that loads a plug-in to look at it unloads it, and loads it again for use. */
+void __cudaUnregisterFatBinary(void **handle) {
+    for (Container **one = &containers; *one != NULL; one = &(*one)->next) {
+        if (*one != (Container *)handle) continue;
+        *one = (*one)->next; /* its kernels still point to it */
+        return;
+    }
+}
 void __cudaRegisterVar(void) {}
 
 void __cudaRegisterFunction(void **handle, const void *host, char *device, const char *name) {

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
 from builder.binary.elf import Elf, read_elf
 from builder.binary.library_names import HOST, PROVIDER
-from builder.errors import LoadError
+from builder.errors import LoadError, ToolMissingError
 from builder.io.process import ProcessRunner
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ from builder.formats.session_log import CPU_PROVIDER, EVERY_NODE
 from builder.formats.text import abridged, shortened
 
 Array: TypeAlias = "NDArray[np.generic]"
+WORKER = "builder.prove.virtualcard.worker"
+"""The module of the child process."""
 NO_RUNTIME = 3
 """The worker's exit code for a host library that does not load."""
 DISABLED, BASIC, EXTENDED, ALL = 0, 1, 2, 99
@@ -170,33 +172,46 @@ class CardSession:
 
 
 def open_models(
-    libraries: Path, models: Sequence[ModelToOpen], card: VirtualCard, *, runtime: CardRuntime
+    libraries: Path,
+    models: Sequence[ModelToOpen],
+    card: VirtualCard,
+    *,
+    runtime: CardRuntime,
+    plugin: Path | None = None,
 ) -> Iterator[CardSession]:
     """Open models one after another on the CUDA and CPU providers of ``libraries``; yield each one's result.
 
     ``libraries``: the folder of ONNX Runtime's libraries, or the path of its host library; NVIDIA's libraries
-    are not needed. One process opens the models. A model that ends the process has this as its error, and a
-    new process opens the models after it. Raises ``LoadError`` for libraries that do not load, or are no ONNX
-    Runtime with a provider for CUDA 12 or 13 on x86-64.
+    are not needed. ``plugin``: a library that the host registers in place of a provider of its own, on a GPU
+    of ``machine_with_gpus``. One process opens the models. A model that ends the process has this as its
+    error, and a new process opens the models after it. Raises ``LoadError`` for libraries that do not load,
+    or are no ONNX Runtime with a provider for CUDA 12 or 13 on x86-64, and ``ToolMissingError`` where a GPU
+    cannot be made.
     """
     host = libraries if libraries.is_file() else libraries / HOST
     with tempfile.TemporaryDirectory(prefix="ortpacks-card-") as name:
         folder = Path(name)
-        environment = environment_of(host, card, runtime, folder)
+        environment = environment_of(host, card, runtime, folder, plugin=plugin)
+        python = [*(machine_with_gpus(folder / "class") if plugin else ()), sys.executable]
+        argv = [*python, "-m", WORKER, str(host), str(folder), *([str(plugin.resolve())] if plugin else [])]
         jobs = [_job(model, folder / f"feed-{at}.npz") for at, model in enumerate(models)]
         while jobs:
-            seen = _process(host, jobs, folder, environment, runtime.runner)
+            seen = _process(argv, jobs, folder, environment, runtime.runner)
             yield from seen
             jobs = jobs[len(seen) :]
 
 
-def environment_of(host: Path, card: VirtualCard, runtime: CardRuntime, folder: Path) -> dict[str, str]:
+def environment_of(
+    host: Path, card: VirtualCard, runtime: CardRuntime, folder: Path, *, plugin: Path | None = None
+) -> dict[str, str]:
     """Return the environment variables for a process that opens the library ``host`` on ``card``.
+
+    Its provider is ``plugin``, by default the one beside it.
 
     Links the stand-ins into ``folder``. Raises ``LoadError`` for a provider that is not for CUDA 12 or 13, or
     for another processor.
     """
-    cuda = _link(host.with_name(PROVIDER), runtime.library, folder)
+    cuda = _link(plugin or host.with_name(PROVIDER), runtime.library, folder)
     return {
         "LD_LIBRARY_PATH": str(folder),
         # Without their folder, whose name may contain a space.
@@ -277,7 +292,7 @@ def _elf(library: Path) -> Elf:
 
 
 def _process(
-    host: Path,
+    argv: Sequence[str],
     jobs: Sequence[SessionJob],
     folder: Path,
     environment: Mapping[str, str],
@@ -287,11 +302,18 @@ def _process(
     (folder / "jobs.json").write_text(json.dumps(jobs), encoding="utf-8")
     answers = folder / "answers.jsonl"
     answers.unlink(missing_ok=True)
-    argv = [sys.executable, "-m", "builder.prove.virtualcard.worker", str(host), str(folder)]
     output: list[str] = []
     done = runner.run(argv, env=environment, on_line=output.append, check=False)
     if done.code == NO_RUNTIME:
-        raise LoadError(f"{host} does not load", cause=_last(output), advice=_BUILD_AGAIN)
+        raise LoadError(
+            f"{argv[argv.index(WORKER) + 1]} does not load", cause=_last(output), advice=_BUILD_AGAIN
+        )
+    if not answers.is_file() and argv[0] == "unshare":
+        raise ToolMissingError(
+            "no GPU can be made below /sys here",
+            cause=_last(output),
+            advice="Run it as root, or as a user who may make namespaces; a container needs --privileged.",
+        )
     text = answers.read_text(encoding="utf-8") if answers.is_file() else ""
     # The last line of a killed worker may be incomplete: it has no end of line.
     seen = [_card_session(json.loads(line)) for line in text.splitlines(keepends=True) if line.endswith("\n")]

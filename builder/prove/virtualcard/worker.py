@@ -1,4 +1,4 @@
-"""The child process ``worker HOST FOLDER``, which opens the models of ``FOLDER/jobs.json`` on the stand-in.
+"""The child process ``worker HOST FOLDER [PLUGIN]``, which opens the models of ``FOLDER/jobs.json``.
 
 Each model's answer is written to ``FOLDER/answers.jsonl`` at once, as a line of JSON. So the first model
 without an answer is the one that crashed the process. Models are opened and run by the host library's C API.
@@ -14,19 +14,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from onnx import helper
 
 from builder.formats.ort_api import OrtApi, OrtStatusError
-from builder.formats.session_log import Placement
+from builder.formats.session_log import CUDA_PROVIDER, Placement
 from builder.prove.virtualcard.sessions import NO_RUNTIME, CardAnswer, SessionJob
 
 _FATAL = 4
 """A value of ``OrtLoggingLevel``; lower levels are not logged, because errors are returned as statuses."""
 
+
+_NAME = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)
 
 _LOGGER = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, *[ctypes.c_char_p] * 4)
 """``OrtLoggingFunction``: parameter, severity, category, id, place in the source, message."""
@@ -35,15 +37,25 @@ _LOGGER = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, *[ctypes.c_char_
 class LoggedApi(OrtApi):
     """A host library in this process, with an environment whose log a function takes.
 
-    Use it as a context manager: the environment must end before the process does.
+    With ``plugin`` its CUDA provider is this library's, registered when the first session asks for it. Use it
+    as a context manager: the environment must end before the process does.
     """
 
-    def __init__(self, library: Path, log: Callable[[str, str], None]) -> None:
+    functions: ClassVar[Mapping[str, int]] = {
+        **OrtApi.functions,
+        "RegisterExecutionProviderLibrary": 301,
+        "GetEpDevices": 303,
+        "SessionOptionsAppendExecutionProvider_V2": 304,
+        "EpDevice_EpName": 312,
+    }
+
+    def __init__(self, library: Path, log: Callable[[str, str], None], plugin: Path | None = None) -> None:
         """Load ``library``. ``log`` is called with place and message of each log line of verbose sessions.
 
         Raises as ``OrtApi`` does.
         """
         super().__init__(str(library))
+        self._plugin, self._registered = plugin, False
 
         def listen(*arguments: bytes | int | None) -> None:
             *_, place, message = arguments
@@ -53,6 +65,28 @@ class LoggedApi(OrtApi):
         self.env = self.make(
             "CreateEnvWithCustomLogger", self._logger, None, ctypes.c_int(_FATAL), b"ortpacks"
         )
+
+    def append_cuda(self, options: ctypes.c_void_p) -> None:
+        """Add the CUDA provider to session options: the host's, or the plug-in's first GPU.
+
+        Raises ``OrtStatusError``.
+        """
+        if self._plugin is None:
+            super().append_cuda(options)
+            return
+        if not self._registered:
+            name = CUDA_PROVIDER.encode()
+            self.call("RegisterExecutionProviderLibrary", self.env, name, str(self._plugin).encode())
+            self._registered = True
+        count, listed = ctypes.c_size_t(), ctypes.POINTER(ctypes.c_void_p)()
+        self.call("GetEpDevices", self.env, ctypes.byref(listed), ctypes.byref(count))
+        name_of = _NAME(self._address("EpDevice_EpName"))
+        found = [one for one in listed[: count.value] if name_of(one) == CUDA_PROVIDER.encode()]
+        if not found:
+            raise OrtStatusError("EP_FAIL", f"{self._plugin.name} {NO_CUDA[-1]}")
+        first = (ctypes.c_void_p * 1)(found[0])
+        add, one, none = "SessionOptionsAppendExecutionProvider_V2", ctypes.c_size_t(1), ctypes.c_size_t(0)
+        self.call(add, options, self.env, first, one, None, None, none)
 
     @cached_property
     def memory(self) -> ctypes.c_void_p:
@@ -87,8 +121,8 @@ def _decoded(text: object) -> str:
     return text.decode(errors="replace") if isinstance(text, bytes) else ""
 
 
-NO_CUDA = ("CUDA failure", "Failed to load library")
-"""Parts of ORT's messages for a missing device and for a CUDA provider that cannot be loaded."""
+NO_CUDA = ("CUDA failure", "Failed to load library", "lists no GPU")
+"""Parts of messages for a missing device and for a CUDA provider that cannot be loaded."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,12 +226,12 @@ def _open(api: LoggedApi, model: Path, wish: SessionSettings) -> ctypes.c_void_p
         api.release("ReleaseSessionOptions", options)
 
 
-def main(host: str, folder: str) -> None:
+def main(host: str, folder: str, plugin: str | None = None) -> None:
     """Open every model of ``jobs.json`` and write its line to ``answers.jsonl``."""
     jobs: list[SessionJob] = json.loads((Path(folder) / "jobs.json").read_text(encoding="utf-8"))
     placement = Placement()
     try:
-        api = LoggedApi(Path(host), log=placement.add_message)
+        api = LoggedApi(Path(host), placement.add_message, Path(plugin) if plugin else None)
     except (OSError, AttributeError) as error:
         sys.stderr.write(str(error))
         sys.exit(NO_RUNTIME)

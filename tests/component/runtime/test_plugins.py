@@ -1,10 +1,5 @@
 """Tests of plug-ins under a stock host: a double in C is registered and runs on GPUs made below /sys."""
 
-import json
-import os
-import subprocess
-import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,74 +8,13 @@ import pytest
 from ortpacks_runtime import ProviderError, open_session, register
 from ortpacks_runtime.one_node import ONE_NODE
 
-from builder.prove.virtualcard.sessions import machine_with_gpus
 from tests.answers.card import needs_compiler
-from tests.doubles.plugin import described, installed
-from tests.support import ROOT
+from tests.doubles.plugin import Machine, described, installed
 
 pytestmark = needs_compiler
 
 MODERN, LEGACY = described("p-modern", {"8.6": "native"}), described("p-legacy", {"5.2": "native"})
 TOO_NEW = described("p-new", {"8.6": "native"}, "99.0.0")
-
-PROGRAM = """\
-import ctypes, json, os, sys
-from concurrent.futures import ThreadPoolExecutor
-import numpy as np, onnxruntime
-from ortpacks_runtime import open_session, register
-from ortpacks_runtime.one_node import ONE_NODE
-given = json.loads(sys.argv[1])
-for library in given.get("first", ()):
-    onnxruntime.register_execution_provider_library("CUDAExecutionProvider", library)
-threads = given.get("threads", 1)
-with ThreadPoolExecutor(threads) as pool:
-    made = list(pool.map(lambda _: register(download="download" in given), range(threads)))
-answer = {"reasons": made[0].reasons, "package": made[0].package, "devices": len(made[0].devices)}
-answer["same"] = len(set(made)) == 1
-session = open_session(ONE_NODE, device=given.get("device"))
-report = session.report
-answer |= {"session": [report.provider, report.libraries], "nodes": report.nodes}
-answer["refused"] = str(report.fallback)
-answer["product"] = session.run(None, {"x": np.full((2, 2), 3, np.float32)})[0].tolist()
-if made[0].library:
-    told = ctypes.CDLL(str(made[0].library)).double_option
-    told.restype = ctypes.c_char_p
-    answer["tf32"] = told().decode()
-if "fork" in given:
-    reader, writer = os.pipe()
-    if os.fork() == 0:
-        os.write(writer, json.dumps(register().reasons).encode())
-        os._exit(0)
-    answer["forked"] = json.loads(os.read(reader, 4096))
-print(json.dumps(answer))
-"""
-
-
-@dataclass(frozen=True)
-class Machine:
-    """A machine whose client states its GPUs, and which finds as many below /sys."""
-
-    folder: Path
-    client: Path
-
-    @property
-    def data(self) -> Path:
-        return self.folder / "data"
-
-    def runs(self, cards: str, **given: object) -> dict[str, Any]:
-        """Return what the program says on GPUs of these capabilities."""
-        found = machine_with_gpus(
-            self.folder / f"sys-{len(list(self.folder.iterdir()))}", 1 + cards.count(",")
-        )
-        stated = {"ORTPACKS_FORCE_CC": cards, "ORTPACKS_FORCE_DRIVER": "580.65.06"}
-        where = {"XDG_DATA_HOME": str(self.data), "ORTPACKS_CLIENT": str(self.client)}
-        env = {**os.environ, **stated, **where, "PYTHONPATH": str(ROOT / "runtime")}
-        argv = [*found, sys.executable, "-B", "-c", PROGRAM, json.dumps(given)]
-        done = subprocess.run(argv, env=env, cwd=self.folder, capture_output=True, text=True, check=False)
-        if done.returncode and "unshare" in done.stderr:
-            pytest.skip(f"no mount namespace here: {done.stderr.strip()}")
-        assert done.returncode == 0, done.stderr
-        return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
 @pytest.fixture

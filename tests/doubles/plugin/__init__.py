@@ -1,13 +1,20 @@
-"""A plug-in execution provider in C that this machine's compiler makes, and packages with it."""
+"""A plug-in execution provider in C that this machine's compiler makes, packages with it, and machines."""
 
 import json
+import os
 import subprocess
+import sys
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from builder.formats.json_values import json_text
 from builder.formats.manifest import Manifest, PluginEntry
+from builder.prove.virtualcard.sessions import machine_with_gpus
+from tests.support import ROOT
 from tests.support.factories.releases import manifest
 
 SOURCE = Path(__file__).with_name("plugin.c")
@@ -52,3 +59,63 @@ def installed(data: Path, *packages: Manifest) -> None:
         current = data / "ortpacks/current"
         current.unlink(missing_ok=True)
         current.symlink_to(f"versions/{package.name}")
+
+
+PROGRAM = """\
+import ctypes, json, os, sys
+from concurrent.futures import ThreadPoolExecutor
+import numpy as np, onnxruntime
+from ortpacks_runtime import open_session, register
+from ortpacks_runtime.one_node import ONE_NODE
+given = json.loads(sys.argv[1])
+for library in given.get("first", ()):
+    onnxruntime.register_execution_provider_library("CUDAExecutionProvider", library)
+threads = given.get("threads", 1)
+with ThreadPoolExecutor(threads) as pool:
+    made = list(pool.map(lambda _: register(download="download" in given), range(threads)))
+answer = {"reasons": made[0].reasons, "package": made[0].package, "devices": len(made[0].devices)}
+answer["same"] = len(set(made)) == 1
+session = open_session(ONE_NODE, device=given.get("device"))
+report = session.report
+answer |= {"session": [report.provider, report.libraries], "nodes": report.nodes}
+answer["refused"] = str(report.fallback)
+answer["product"] = session.run(None, {"x": np.full((2, 2), 3, np.float32)})[0].tolist()
+if made[0].library:
+    told = ctypes.CDLL(str(made[0].library)).double_option
+    told.restype = ctypes.c_char_p
+    answer["tf32"] = told().decode()
+if "fork" in given:
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        os.write(writer, json.dumps(register().reasons).encode())
+        os._exit(0)
+    answer["forked"] = json.loads(os.read(reader, 4096))
+print(json.dumps(answer))
+"""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine whose client states its GPUs, and which finds as many below /sys."""
+
+    folder: Path
+    client: Path
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    def runs(self, cards: str, host: Path | None = None, **given: object) -> dict[str, Any]:
+        """Return what the program says on GPUs of these capabilities, with the onnxruntime of ``host``."""
+        found = machine_with_gpus(
+            self.folder / f"sys-{len(list(self.folder.iterdir()))}", 1 + cards.count(",")
+        )
+        stated = {"ORTPACKS_FORCE_CC": cards, "ORTPACKS_FORCE_DRIVER": "580.65.06"}
+        where = {"XDG_DATA_HOME": str(self.data), "ORTPACKS_CLIENT": str(self.client)}
+        env = {**os.environ, **stated, **where, "PYTHONPATH": f"{host or ''}:{ROOT / 'runtime'}"}
+        argv = [*found, sys.executable, "-B", "-c", PROGRAM, json.dumps(given)]
+        done = subprocess.run(argv, env=env, cwd=self.folder, capture_output=True, text=True, check=False)
+        if done.returncode and "unshare" in done.stderr:
+            pytest.skip(f"no mount namespace here: {done.stderr.strip()}")
+        assert done.returncode == 0, done.stderr
+        return dict(json.loads(done.stdout.splitlines()[-1]))

@@ -16,9 +16,9 @@ typedef Status (*Function)();
 typedef Function *Table;
 
 enum { /* places in struct OrtApi */
-    CreateStatus = 0, GetTensorMutableData = 51, GetDimensions = 62, GetTensorTypeAndShape = 65,
+    CreateStatus = 0, GetTensorMutableData = 51, GetDimensionsCount = 61, GetDimensions = 62, GetTensorTypeAndShape = 65,
     KernelContext_GetInput = 90, KernelContext_GetOutput = 91, ReleaseStatus = 93,
-    ReleaseTensorTypeAndShapeInfo = 99, GetSessionConfigEntry = 238, CreateKeyValuePairs = 295, AddKeyValuePair = 296, GetKeyValue = 297,
+    ReleaseTensorTypeAndShapeInfo = 99, GetSessionConfigEntry = 238, CreateKeyValuePairs = 295, AddKeyValuePair = 296,
     ReleaseKeyValuePairs = 300, HardwareDevice_Type = 307, HardwareDevice_VendorId = 308, GetEpApi = 317,
     Graph_GetNumNodes = 344, Graph_GetNodes = 345,
 };

@@ -1,4 +1,4 @@
-/* An execution provider for GPUs of NVIDIA's, as a plug-in of stock hosts: MatMul of two matrices of floats.
+/* An execution provider for GPUs of NVIDIA's, as a plug-in of stock hosts: MatMul of floats by a matrix.
  *
  * Without CODE it computes on the CPU, on every such GPU that the host finds. CODE names a file with a fatbin container:
  * then the library is linked with a cudart, serves the devices of CUDA alone, and launches the container's kernel for
@@ -8,7 +8,7 @@
 
 #include "ort_plugin.h"
 
-enum { NVIDIA = 0x10de };
+enum { NVIDIA = 0x10de, MOST = 8 /* dimensions */ };
 static const char NAME[] = "CUDAExecutionProvider";
 
 static Table api, ep;
@@ -51,25 +51,27 @@ static const char *launch(void) { return NULL; }
 #endif
 
 static Status compute(KernelImpl *kernel, void *context) {
-    const void *values[2];
+    const void *values[2], *shape;
     float *data[3];
-    int64_t sizes[2][2];
+    int64_t sizes[2][MOST], rows = 1;
+    size_t rank[2];
     void *out;
     const char *refused = launch();
     (void)kernel;
     if (refused) return api[CreateStatus](EP_FAIL, refused);
     for (size_t at = 0; at < 2; at++) {
-        void *shape;
         TRY(api[KernelContext_GetInput](context, at, &values[at]));
         TRY(api[GetTensorMutableData](values[at], (void **)&data[at]));
         TRY(api[GetTensorTypeAndShape](values[at], &shape));
-        TRY(api[GetDimensions](shape, sizes[at], (size_t)2));
+        TRY(api[GetDimensionsCount](shape, &rank[at]));
+        TRY(api[GetDimensions](shape, sizes[at], rank[at] < MOST ? rank[at] : MOST));
         api[ReleaseTensorTypeAndShapeInfo](shape);
     }
-    const int64_t rows = sizes[0][0], inner = sizes[0][1], columns = sizes[1][1], made[] = {rows, columns};
-    TRY(api[KernelContext_GetOutput](context, (size_t)0, made, (size_t)2, &out));
+    const int64_t inner = sizes[0][rank[0] - 1], columns = sizes[0][rank[0] - 1] = sizes[1][rank[1] - 1];
+    for (size_t at = 0; at + 1 < rank[0]; at++) rows *= sizes[0][at];
+    TRY(api[KernelContext_GetOutput](context, (size_t)0, sizes[0], rank[0], &out));
     TRY(api[GetTensorMutableData](out, (void **)&data[2]));
-    for (int64_t at = 0; at < rows * columns; at++) {
+    for (int64_t at = 0; rank[1] == 2 && at < rows * columns; at++) {
         data[2][at] = 0;
         for (int64_t by = 0; by < inner; by++)
             data[2][at] += data[0][at / columns * inner + by] * data[1][by * columns + at % columns];

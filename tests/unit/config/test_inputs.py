@@ -23,8 +23,8 @@ def test_every_input_of_variants_yaml_once(root: Path) -> None:
     assert len(items) == len(set(items))
     # the wheels that the file names; both ORT versions, for CUDA and the CPU; the tests' four; for images of
     # arm64 both and numpy; for Windows both and six of NVIDIA's; 1.31.1 for CUDA 13; for arm64 it and six of
-    # NVIDIA's; five of CUDA 13's compiler
-    assert kinds.pop(InputKind.WHEEL) == 17 + 2 + 2 + 4 + 3 + (2 + 6) + (6 + 1) + (1 + 6) + 5
+    # NVIDIA's; five of CUDA 13's compiler; five hosts of plug-ins
+    assert kinds.pop(InputKind.WHEEL) == 17 + 2 + 2 + 4 + 3 + (2 + 6) + (6 + 1) + (1 + 6) + 5 + 5
     assert {kind.name: count for kind, count in kinds.items()} == COUNTED
     assert {item.spec for item in items if item.spec.startswith("onnxruntime==")} == {
         "onnxruntime==1.21.0",
@@ -32,6 +32,7 @@ def test_every_input_of_variants_yaml_once(root: Path) -> None:
         "onnxruntime==1.23.2",
         "onnxruntime==1.23.2@linux-arm64",
         "onnxruntime==1.23.2@macos-arm64",
+        *(f"onnxruntime==1.{minor}" for minor in ("24.4", "26.0", "28.0", "30.0", "32.0")),
     }
 
 

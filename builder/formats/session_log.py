@@ -37,9 +37,10 @@ _NOT_THIS_ONE = re.compile(
 that does not support this use of the operator."""
 
 _CHEAPER = re.compile(
-    r"ORT optimization- Force fallback to CPU execution for node: (.*?) because the CPU", re.DOTALL
+    r"(?:ORT|EP) optimization[-:] Force fallback to CPU execution for node:? (.*?) because the CPU", re.DOTALL
 )
-"""A message of ``core/framework/fallback_cpu_capability.cc``: nodes that compute shapes stay on the CPU."""
+"""A message of ``core/framework/fallback_cpu_capability.cc``, and of plug-ins (``get_capability_utils.h`` of
+``include/onnxruntime/ep``): nodes that compute shapes stay on the CPU."""
 
 
 _HEAD = r"\[[VIWEF]:onnxruntime:[^\]]*?, (\S+ \S+)\] "

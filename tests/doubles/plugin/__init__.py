@@ -1,4 +1,4 @@
-"""A plug-in execution provider in C that this machine's compiler makes, packages with it, and machines."""
+"""A plug-in in C that this machine's compiler makes, packages with it, and machines that run them."""
 
 import json
 import os
@@ -17,49 +17,7 @@ from builder.prove.virtualcard.sessions import machine_with_gpus
 from tests.support import ROOT
 from tests.support.factories.releases import manifest
 
-SOURCE = Path(__file__).with_name("plugin.c")
 ENTRY = PluginEntry("lib/libonnxruntime_providers_cuda.so", ("CUDAExecutionProvider",), "1.24.4", 24, None)
-
-
-def compiled(target: Path, code: Path | None = None, cudart: Path | None = None) -> Path:
-    """Compile the double; with ``code``, a fatbin container, also the ``cudart`` that it is linked with."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    more = [f'-DCODE="{code}"', f"-L{cudart.parent}", f"-l:{cudart.name}"] if cudart else []
-    argv: list[str | Path] = [
-        "gcc",
-        "-std=c11",
-        "-O1",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        "-fPIC",
-        "-shared",
-        "-o",
-        target,
-        SOURCE,
-    ]
-    done = subprocess.run([*argv, *more], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return target
-
-
-def described(name: str, capabilities: Mapping[str, str], oldest_host: str = ENTRY.oldest_host) -> Manifest:
-    """Return the manifest of a package with the double."""
-    entry = replace(ENTRY, oldest_host=oldest_host)
-    return replace(manifest("modern"), name=name, capabilities=dict(capabilities), plugin=entry)
-
-
-def installed(data: Path, *packages: Manifest) -> None:
-    """Install packages under ``XDG_DATA_HOME``, as the client does; the last one is the one in use."""
-    for package in packages:
-        folder = data / "ortpacks/versions" / package.name
-        compiled(folder / ENTRY.library)
-        (folder / "manifest.json").write_text(json_text(package), encoding="utf-8")
-        (folder / "gpu-package-info.json").write_text(json.dumps({"support": "native"}), encoding="utf-8")
-        current = data / "ortpacks/current"
-        current.unlink(missing_ok=True)
-        current.symlink_to(f"versions/{package.name}")
-
 
 PROGRAM = """\
 import ctypes, json, os, sys
@@ -72,26 +30,39 @@ for library in given.get("first", ()):
     onnxruntime.register_execution_provider_library("CUDAExecutionProvider", library)
 threads = given.get("threads", 1)
 with ThreadPoolExecutor(threads) as pool:
-    made = list(pool.map(lambda _: register(download="download" in given), range(threads)))
-answer = {"reasons": made[0].reasons, "package": made[0].package, "devices": len(made[0].devices)}
-answer["same"] = len(set(made)) == 1
+    made, *others = pool.map(lambda _: register(download="download" in given), range(threads))
 session = open_session(ONE_NODE, device=given.get("device"))
-report = session.report
-answer |= {"session": [report.provider, report.libraries], "nodes": report.nodes}
-answer["refused"] = str(report.fallback)
-answer["product"] = session.run(None, {"x": np.full((2, 2), 3, np.float32)})[0].tolist()
-if made[0].library:
-    told = ctypes.CDLL(str(made[0].library)).double_option
+report, product = session.report, session.run(None, {"x": np.full((2, 2), 3, np.float32)})[0]
+answer = {"reasons": made.reasons, "package": made.package, "devices": len(made.devices)}
+answer |= {"same": {*others} <= {made}, "session": [report.provider, report.libraries], "nodes": report.nodes}
+answer |= {"refused": str(report.fallback), "product": product.tolist()}
+if made.library:
+    told = ctypes.CDLL(str(made.library)).double_option
     told.restype = ctypes.c_char_p
     answer["tf32"] = told().decode()
-if "fork" in given:
-    reader, writer = os.pipe()
-    if os.fork() == 0:
-        os.write(writer, json.dumps(register().reasons).encode())
-        os._exit(0)
-    answer["forked"] = json.loads(os.read(reader, 4096))
-print(json.dumps(answer))
+reader, writer = os.pipe()
+if os.fork() == 0:
+    os.write(writer, json.dumps(register().reasons).encode())
+    os._exit(0)
+print(json.dumps({**answer, "forked": json.loads(os.read(reader, 4096))}))
 """
+
+
+def compiled(target: Path, code: Path | None = None, cudart: Path | None = None) -> Path:
+    """Compile the double; with ``code``, a fatbin container, also the ``cudart`` that it is linked with."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    more = [f'-DCODE="{code}"', f"-L{cudart.parent}", f"-l:{cudart.name}"] if cudart else []
+    argv = ["gcc", "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-o", str(target)]
+    source = str(Path(__file__).with_name("plugin.c"))
+    done = subprocess.run([*argv, source, *more], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return target
+
+
+def described(name: str, capabilities: Mapping[str, str], oldest_host: str = "1.24.4") -> Manifest:
+    """Return the manifest of a package with the double."""
+    entry = replace(ENTRY, oldest_host=oldest_host)
+    return replace(manifest("modern"), name=name, capabilities=dict(capabilities), plugin=entry)
 
 
 @dataclass(frozen=True)
@@ -101,20 +72,26 @@ class Machine:
     folder: Path
     client: Path
 
-    @property
-    def data(self) -> Path:
-        return self.folder / "data"
+    def install(self, *packages: Manifest) -> None:
+        """Install packages as the client does; the last one is the one in use."""
+        for package in packages:
+            folder = self.folder / "ortpacks/versions" / package.name
+            compiled(folder / ENTRY.library)
+            (folder / "manifest.json").write_text(json_text(package), encoding="utf-8")
+            (folder / "gpu-package-info.json").write_text("{}", encoding="utf-8")
+            (self.folder / "ortpacks/current").unlink(missing_ok=True)
+            (self.folder / "ortpacks/current").symlink_to(f"versions/{package.name}")
 
     def runs(self, cards: str, host: Path | None = None, **given: object) -> dict[str, Any]:
         """Return what the program says on GPUs of these capabilities, with the onnxruntime of ``host``."""
-        found = machine_with_gpus(
-            self.folder / f"sys-{len(list(self.folder.iterdir()))}", 1 + cards.count(",")
-        )
+        gpus = self.folder.with_name(f"sys-{len(list(self.folder.parent.iterdir()))}")
+        argv = [*machine_with_gpus(gpus, 1 + cards.count(",")), sys.executable, "-B", "-c", PROGRAM]
         stated = {"ORTPACKS_FORCE_CC": cards, "ORTPACKS_FORCE_DRIVER": "580.65.06"}
-        where = {"XDG_DATA_HOME": str(self.data), "ORTPACKS_CLIENT": str(self.client)}
+        where = {"XDG_DATA_HOME": str(self.folder), "ORTPACKS_CLIENT": str(self.client)}
         env = {**os.environ, **stated, **where, "PYTHONPATH": f"{host or ''}:{ROOT / 'runtime'}"}
-        argv = [*found, sys.executable, "-B", "-c", PROGRAM, json.dumps(given)]
-        done = subprocess.run(argv, env=env, cwd=self.folder, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [*argv, json.dumps(given)], env=env, capture_output=True, text=True, check=False
+        )
         if done.returncode and "unshare" in done.stderr:
             pytest.skip(f"no mount namespace here: {done.stderr.strip()}")
         assert done.returncode == 0, done.stderr

@@ -1,10 +1,9 @@
-/* An execution provider for GPUs of NVIDIA's, as a plug-in of stock hosts: MatMul of floats by a matrix.
+/* An execution provider for NVIDIA's GPUs, as a plug-in of stock hosts: MatMul of floats by a matrix.
  *
- * Without CODE it computes on the CPU, on every such GPU that the host finds. CODE names a file with a fatbin container:
- * then the library is linked with a cudart, serves the devices of CUDA alone, and launches the container's kernel for
- * each MatMul, so that a card without code for it refuses the first run, as it does with ONNX Runtime's own plug-in. */
+ * It computes on the CPU, on every such GPU that the host finds. CODE names a file with a fatbin container: then the
+ * library is linked with a cudart, serves the devices of CUDA alone, and launches a kernel of the container for each
+ * MatMul, so that a card without code refuses the first run, as it does with ONNX Runtime's own plug-in. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "ort_plugin.h"
 
@@ -46,7 +45,7 @@ static const char *launch(void) {
     return error ? cudaGetErrorString(error) : NULL;
 }
 #else
-static int cudaGetDeviceCount(int *count) { return *count = 1 << 10, 0; }
+static int cudaGetDeviceCount(int *count) { return *count = 9, 0; }
 static const char *launch(void) { return NULL; }
 #endif
 
@@ -61,7 +60,7 @@ static Status compute(KernelImpl *kernel, void *context) {
     if (refused) return api[CreateStatus](EP_FAIL, refused);
     for (size_t at = 0; at < 2; at++) {
         TRY(api[KernelContext_GetInput](context, at, &values[at]));
-        TRY(api[GetTensorMutableData](values[at], (void **)&data[at]));
+        TRY(api[GetTensorMutableData](values[at], &data[at]));
         TRY(api[GetTensorTypeAndShape](values[at], &shape));
         TRY(api[GetDimensionsCount](shape, &rank[at]));
         TRY(api[GetDimensions](shape, sizes[at], rank[at] < MOST ? rank[at] : MOST));
@@ -70,7 +69,7 @@ static Status compute(KernelImpl *kernel, void *context) {
     const int64_t inner = sizes[0][rank[0] - 1], columns = sizes[0][rank[0] - 1] = sizes[1][rank[1] - 1];
     for (size_t at = 0; at + 1 < rank[0]; at++) rows *= sizes[0][at];
     TRY(api[KernelContext_GetOutput](context, (size_t)0, sizes[0], rank[0], &out));
-    TRY(api[GetTensorMutableData](out, (void **)&data[2]));
+    TRY(api[GetTensorMutableData](out, &data[2]));
     for (int64_t at = 0; rank[1] == 2 && at < rows * columns; at++) {
         data[2][at] = 0;
         for (int64_t by = 0; by < inner; by++)
@@ -79,13 +78,11 @@ static Status compute(KernelImpl *kernel, void *context) {
     return NULL;
 }
 
-static void release(void *object) { free(object); }
+static void *made(size_t size, const void *as) { return __builtin_memcpy(malloc(size), as, size); }
 
-static Status create_kernel(void *state, const void *info, KernelImpl **made) {
-    (void)state, (void)info;
-    *made = calloc(1, sizeof **made);
-    **made = (KernelImpl){.ort_version_supported = API, .Compute = compute, .Release = release};
-    return NULL;
+static Status create_kernel(void *state, const void *info, void **kernel) {
+    const KernelImpl new = {.ort_version_supported = API, .Compute = compute, .Release = free};
+    return (void)state, (void)info, *kernel = made(sizeof new, &new), NULL;
 }
 
 static Status make_registry(void) {
@@ -104,75 +101,62 @@ static Status make_registry(void) {
     return NULL;
 }
 
-static const char *name_of(const void *self) { return (void)self, NAME; }
-static const char *vendor(const void *self) { return (void)self, "ortpacks' tests"; }
-static uint32_t vendor_id(const void *self) { return (void)self, NVIDIA; }
-static const char *version(const void *self) { return (void)self, "1.0.0"; }
+static const char *name(void) { return NAME; }
+static const char *version(void) { return "1.0.0"; }
+static uint32_t vendor(void) { return NVIDIA; }
 
 static Status get_capability(Ep *self, const void *graph, void *support) {
     size_t count;
-    (void)self;
     TRY(api[Graph_GetNumNodes](graph, &count));
-    const void *nodes[count + 1];
+    const void *nodes[count + 1], *kernel;
     TRY(api[Graph_GetNodes](graph, nodes, count));
     for (size_t at = 0; at < count; at++) {
-        const void *kernel;
         TRY(ep[EpGraphSupportInfo_LookUpKernel](support, nodes[at], &kernel));
         if (kernel) TRY(ep[EpGraphSupportInfo_AddSingleNode](support, nodes[at]));
     }
-    return NULL;
+    return (void)self, NULL;
 }
 
-static Status no_transfer(EpFactory *self, void **made) { return (void)self, *made = NULL, NULL; }
+static Status no_transfer(EpFactory *self, void **transfer) { return (void)self, *transfer = NULL, NULL; }
 static Status get_registry(Ep *self, const void **found) { return (void)self, *found = registry, NULL; }
 
-static Status create_ep(EpFactory *self, const void *const *devices, const void *const *metadata, size_t count,
-                        const void *options, const void *logger, Ep **made) {
+static Status create_ep(EpFactory *self, const void *devices, const void *metadata, size_t count, const void *options,
+                        const void *logger, void **new) {
+    const Ep one = {.ort_version_supported = API, .GetName = name, .GetCapability = get_capability,
+                    .GetKernelRegistry = get_registry};
     size_t size = sizeof option;
-    (void)self, (void)devices, (void)metadata, (void)count, (void)logger;
     const Status unset = api[GetSessionConfigEntry](options, "ep.cuda.use_tf32", option, &size);
     if (unset) api[ReleaseStatus](unset), *option = 0;
-    *made = calloc(1, sizeof **made);
-    **made = (Ep){.ort_version_supported = API, .GetName = name_of, .GetCapability = get_capability,
-                  .GetKernelRegistry = get_registry};
-    return NULL;
+    return (void)self, (void)devices, (void)metadata, (void)count, (void)logger, *new = made(sizeof one, &one), NULL;
 }
 
-static void release_ep(EpFactory *self, void *made) { (void)self, free(made); }
+static void release_ep(EpFactory *self, void *one) { (void)self, free(one); }
 
 static Status supported(EpFactory *self, const void *const *devices, size_t count, void **found, size_t most, size_t *number) {
     int there;
     *number = 0;
     if (cudaGetDeviceCount(&there)) there = 0;
     for (size_t at = 0; at < count && *number < most && *number < (size_t)there; at++) {
-        char id[] = {(char)('0' + *number), 0};
+        const char id[] = {(char)('0' + *number), 0};
         void *pairs;
         if ((int)(size_t)api[HardwareDevice_Type](devices[at]) != GPU) continue;
         if ((uint32_t)(size_t)api[HardwareDevice_VendorId](devices[at]) != NVIDIA) continue;
         api[CreateKeyValuePairs](&pairs);
         api[AddKeyValuePair](pairs, "cuda_device_id", id);
-        TRY(ep[CreateEpDevice](self, devices[at], pairs, NULL, &found[*number]));
+        TRY(ep[CreateEpDevice](self, devices[at], pairs, NULL, &found[(*number)++]));
         api[ReleaseKeyValuePairs](pairs);
-        ++*number;
     }
     return NULL;
 }
 
-Status CreateEpFactories(const char *named, const ApiBase *base, const void *logger, EpFactory **made, size_t most,
-                         size_t *count) {
-    (void)named, (void)logger, (void)most;
+Status CreateEpFactories(const char *as, const ApiBase *base, const void *logger, void **factory, size_t most, size_t *count) {
+    const EpFactory one = {.ort_version_supported = API, .GetName = name, .GetVendor = name, .CreateEp = create_ep,
+                           .GetSupportedDevices = supported, .ReleaseEp = release_ep, .GetVendorId = vendor,
+                           .GetVersion = version, .CreateDataTransfer = no_transfer};
     if (!(api = base->GetApi(API))) return base->GetApi(1)[CreateStatus](EP_FAIL, "the host is older than 1.24");
     ep = (Table)api[GetEpApi]();
     TRY(make_registry());
-    *made = calloc(1, sizeof **made);
-    **made = (EpFactory){.ort_version_supported = API, .GetName = name_of, .GetVendor = vendor, .CreateEp = create_ep,
-                         .GetSupportedDevices = supported, .ReleaseEp = release_ep, .GetVendorId = vendor_id,
-                         .GetVersion = version, .CreateDataTransfer = no_transfer};
-    *count = 1;
-    return NULL;
+    return (void)as, (void)logger, (void)most, *count = 1, *factory = made(sizeof one, &one), NULL;
 }
 
-Status ReleaseEpFactory(EpFactory *factory) {
-    ep[ReleaseKernelRegistry](registry);
-    return free(factory), NULL;
-}
+Status ReleaseEpFactory(void *factory) { return ep[ReleaseKernelRegistry](registry), free(factory), NULL; }

@@ -29,6 +29,9 @@ def test_each_node_and_why_it_is_not_on_cuda() -> None:
         ("CUDAExecutionProvider", "Relu", "n1", 1),
     ]
     assert (placement.no_kernel, placement.cheaper) == ({("StringNormalizer", "norm")}, {"shape"})
+    assert heard(LOG.replace("ORT optimization-", "EP optimization:").replace("node: ", "node ")).cheaper == {
+        "shape"
+    }
 
 
 def test_a_node_s_name_may_have_several_lines() -> None:

@@ -37,6 +37,15 @@ def test_what_is_no_card(refused: Refused, cards: list[str], driver: str | None,
         card_request(cards, driver, grid)
 
 
+def test_hosts_of_plugins_are_among_the_pinned_ones() -> None:
+    request = card_request(["8.6"], None, None, ["1.24.4,1.32.0"])
+    assert request is not None
+    assert request.hosts == ("1.24.4", "1.32.0")
+    for named, host in (([], "1.32.0"), (["8.6"], "1.23.2")):
+        with pytest.raises(ValidationError, match=f"--host {host}"):
+            card_request(named, None, None, [host])
+
+
 def test_a_package_that_is_older_than_a_card_states_no_support(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cards, "open_models", lambda *_, **__: [])
     reporter = FakeReporter()

@@ -69,6 +69,8 @@ def find(provider: str) -> Libraries:
         found = _of_package(Path(host).parent)
     except ClientError as error:
         return _of_wheel(f"no package: {error}")
+    except KeyError:  # the client names no host library
+        return _of_wheel("the package in use is a plug-in: the wheel's provider is used")
     except ProviderError as error:
         return _of_wheel(str(error))
     if sys.platform == _LINUX and not (found.folder / _PROVIDER.format(provider)).exists():

@@ -145,7 +145,8 @@ def _fitting(known: Sequence[dict[str, Any]], wanted: Settings, *, download: boo
         if isinstance(error, NoPluginError):
             raise NoPluginError(error.what, do) from error
         try:
-            fits = f"; {ask('select', *version)['package']['name']} fits"
+            answer = ask("select", *version)
+            fits = f"; {answer['package']['name']} fits" if answer["support"] else ""
         except (ClientError, KeyError, TypeError):
             fits = ""
         raise ProviderError(error.what + fits, do) from error

@@ -77,16 +77,21 @@ if command[0] == "install":
     assert command[1:4] == ["--yes", "--form", "plugin"], command
     os.rename(data + "/later", data + "/ortpacks")
 gpu = {"name": "a card", "uuid": None, "memory_mib": 8192, "capability": "8.6", "profile": None}
-print(json.dumps({"devices": [gpu], "variables": {"LD_LIBRARY_PATH": data + "/ortpacks/current/lib"}}))
+variables = {"LD_LIBRARY_PATH": data + "/ortpacks/current/lib"}
+fits = {"package": {"name": "p-fits"}, "support": "native"}
+print(json.dumps({"devices": [gpu], "variables": variables, **fits}))
 """
 
 
-def test_a_plugin_is_downloaded_where_that_is_told(machine: Machine) -> None:
-    machine.install(MODERN)
-    (machine.folder / "ortpacks").rename(machine.folder / "later")
+def test_a_plugin_is_downloaded_where_that_is_told_else_the_one_that_fits_is_named(machine: Machine) -> None:
     client = machine.folder / "client.py"
     client.write_text(CLIENT)
     there = Machine(machine.folder, client)
+    there.install(described("p-old", {"5.2": "native", "8.6": "none"}))
+    assert "p-old has no code for a card" in (said := there.runs("8.6")["reasons"][0])
+    assert "; p-fits fits: ortpacks install --form plugin --host " in said
+    there.install(MODERN)
+    (machine.folder / "ortpacks").rename(machine.folder / "later")
     assert there.runs("8.6")["package"] == ""
     assert there.runs("8.6", download=True)["package"] == "p-modern"
 

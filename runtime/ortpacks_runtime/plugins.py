@@ -22,6 +22,8 @@ from ortpacks_runtime.settings import Settings, settings
 
 _NAME = ORT_NAMES[CUDA]
 
+_CALL = "register_execution_provider_library"
+
 _FOLDERS = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PATH")
 """The variable in the client's ``env`` with the folder of the installed package's libraries, by system."""
 
@@ -76,17 +78,21 @@ def register(device: int | str | None = None, *, download: bool = False) -> Regi
 
 
 def place_of(wanted: Settings) -> Place | None:
-    """Return the GPU for a session on a registered plug-in; ``None`` where no installed plug-in could serve.
+    """Return the GPU for a session on a registered plug-in; ``None`` where no plug-in could serve.
 
-    That is so where onnxruntime has a CUDA provider of its own, without a GPU, and without a plug-in. Raises
-    ``ProviderError`` where a plug-in is installed and cannot be used.
+    That is so where onnxruntime has a CUDA provider of its own or is too old, and without a GPU. Raises
+    ``ProviderError`` where no plug-in can be used.
     """
     try:
-        if has_own_cuda() or not devices():
+        if has_own_cuda() or not hasattr(onnxruntime, _CALL) or not devices():
             return None
         return _place(wanted, download=False)[0]
-    except (ClientError, NoPluginError):
+    except ClientError:
         return None
+    except NoPluginError as error:
+        what = f"onnxruntime {onnxruntime.__version__} here was built without {_NAME}, and {error.what}"
+        do = f"{error.do}, or pip install onnxruntime-gpu in place of onnxruntime"
+        raise ProviderError(what, do) from error
 
 
 def _place(wanted: Settings, *, download: bool) -> tuple[Place, tuple[Any, ...]]:
@@ -94,7 +100,7 @@ def _place(wanted: Settings, *, download: bool) -> tuple[Place, tuple[Any, ...]]
 
     Raises ``ProviderError``.
     """
-    if not hasattr(onnxruntime, "register_execution_provider_library"):
+    if not hasattr(onnxruntime, _CALL):
         raise _too_old("plug-ins need", "1.24.4")
     if has_own_cuda():
         what = f"onnxruntime {onnxruntime.__version__} here has a CUDA provider of its own"

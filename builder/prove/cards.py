@@ -184,6 +184,10 @@ class CardBench:
         coverage = read_file(library.name, library, symbols=False).coverage
         if coverage is None:
             raise ValidationError(f"{library} is no plug-in", cause="no device code can be read in it")
+        if all(map(self._error, self.cards.capabilities)):
+            raise ValidationError(
+                f"--driver {self.cards.driver}", cause="no machine has it and one of these cards with CUDA"
+            )
 
         def judged(capability: Capability) -> tuple[str, str | None]:
             support = coverage.support[capability].value
@@ -223,7 +227,7 @@ class CardBench:
                 host=host,
             )
 
-        hosts = f" in {len(self.hosts)} stock hosts" if plugin else ""
+        hosts = f" in {len(self.hosts)} stock host{'s' * (len(self.hosts) > 1)}" if plugin else ""
         count = len(self.cards.capabilities)
         what = f"open {len(self.trials)} models on {count} virtual card{'s' * (count > 1)}{hosts}"
         with self.wiring.reporter.step(what), ThreadPoolExecutor(os.cpu_count()) as pool:

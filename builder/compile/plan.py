@@ -196,21 +196,16 @@ class Planner:
         )
 
     def _of_the_release(self, project: Project, variant: Variant) -> Input:
-        """Return the wheel of the toolkit's or the release's version.
+        """Return the wheel for the variant's CUDA, without CUDA that of the release's version.
 
         An engine is used only if the base is open.
         """
-        if variant.toolkit:
-            return ort_wheel(project.toolkits[variant.toolkit].ort_version, variant.platform)
+        if variant.provider == CUDA:
+            return ort_wheel(project.official_version(variant), variant.platform)
         options, base = self.options, self.options.base
         if base == "auto":
             base, _ = choose_base(project, options, self.engine, None if options.mixed else self.pin)
-        version = _released(project, options, base)
-        return (
-            ort_wheel(version, variant.platform)
-            if variant.provider == CUDA
-            else provider_wheel(variant, version)
-        )
+        return provider_wheel(variant, _released(project, options, base))
 
     def _choose_origin(self, project: Project, variant: Variant, base: str) -> tuple[Origin, str]:
         version = _released(project, self.options, base)
@@ -218,7 +213,11 @@ class Planner:
         if reason := self._why_compiled(project, base, wish):
             return Origin.SOURCE, reason
         wheel = ort_wheel(version)
-        sass = self.native_sm(self.unpack(wheel) / PROVIDERS_IN_WHEELS[variant.platform])
+        provider = self.unpack(wheel) / PROVIDERS_IN_WHEELS[variant.platform]
+        other = _another_cuda(project, self.needed_libraries(provider))
+        if other and wish is Origin.AUTO and not self.options.mixed:
+            return Origin.SOURCE, f"{wheel.spec} is for CUDA {other[0]}"
+        sass = self.native_sm(provider)
         held = {arch.number for arch in sass}
         missing = _missing(variant, sass)
         patches = project.bases[base].patches  # the wheel has none of them
@@ -294,17 +293,21 @@ def cost_of_cuda(decided: BuildPlan) -> str:
 
 def _require_bundled_cuda(decided: BuildPlan, needed: Sequence[str]) -> None:
     """Raise ``CompatibilityError`` if the wheel's provider needs another CUDA than the package would have."""
-    cuda = decided.project.cuda
-    for name in needed:
-        major = cuda_major(name)
-        if major in (None, cuda.version.partition(".")[0]):
-            continue
+    if other := _another_cuda(decided.project, needed):
+        cuda, (major, name) = decided.project.cuda, other
         raise CompatibilityError(
             f"variant {decided.variant.name}: {decided.ort_wheel.spec} is for CUDA {major}, and the package "
             f"would have CUDA {cuda.version} ({cuda.libraries['cudart'].spec})",
             cause=f"its CUDA provider needs {name}",
             advice=" ".join(_ways_to_cuda(major, decided)),
         )
+
+
+def _another_cuda(project: Project, needed: Sequence[str]) -> tuple[str, str] | None:
+    """Return the first of the needed libraries that is not of the project's CUDA, after its major version."""
+    ours = project.cuda.version.partition(".")[0]
+    majors = ((cuda_major(name), name) for name in needed)
+    return next(((major, name) for major, name in majors if major not in (None, ours)), None)
 
 
 def _ways_to_cuda(major: str, decided: BuildPlan) -> Iterator[str]:

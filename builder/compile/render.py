@@ -254,8 +254,9 @@ def _contexts(plan: BuildPlan) -> dict[str, Input]:
     if not isinstance(toolkit, ImageToolkit):
         headers = {role: wheel for role, wheel in libraries.items() if role != "cudart"}
         read |= headers if isinstance(toolkit, RedistToolkit) else libraries
-        read |= {"nvrtc": bundled["nvrtc"]} if _DRIVER in plan.rules.linked else {}
-        read |= {"nvrtc": bundled["nvrtc"]} if isinstance(toolkit, WheelToolkit) else {}
+        needs_header = plan.origin is Origin.SOURCE and _DRIVER in plan.rules.linked
+        if needs_header or isinstance(toolkit, WheelToolkit):
+            read |= {"nvrtc": bundled["nvrtc"]}
         read |= {_CONTEXT_NAME.get(role, role): wheel for role, wheel in toolkit.wheels.items()}
     if plan.origin is not Origin.SOURCE:
         read.pop("ptxas", None)  # only the source of ORT needs it

@@ -213,7 +213,7 @@ class OnnxRuntime(ProjectSection):
     """The version of ORT in a release, and the defaults for making it."""
 
     version: kinds.ThreeNumbers
-    """Version of the official wheels that --mixed repacks; without it a package has its base's version."""
+    """Version of the official wheels for CUDA 12: Windows' packages have it, and Linux' with --mixed."""
     origin: Origin
     """Source of ORT's libraries: the official wheel, compiled source, or auto.
 
@@ -536,11 +536,10 @@ class Project(ProjectSection):
         }
         return replace(self, cuda=other.cuda, cudnn=other.cudnn, bases=bases)
 
-    def official_versions(self, variant: Variant) -> tuple[str, ...]:
-        """Return the possible versions of the official GPU wheel that a variant is made of."""
-        if variant.toolkit:
-            return (self.toolkits[variant.toolkit].ort_version,)
-        return tuple(sorted(self.ort_versions))
+    def official_version(self, variant: Variant) -> str:
+        """Return the version of the official GPU wheels for a variant's CUDA."""
+        toolkit = self.toolkits[variant.toolkit] if variant.toolkit else None
+        return toolkit.ort_version if toolkit else self.onnxruntime.version
 
     @property
     def bundled(self) -> tuple[Input, ...]:
@@ -658,11 +657,7 @@ def all_inputs(project: Project, lock: Lock) -> tuple[Input, ...]:
     variants |= {on_platform(one, LINUX_ARM64) for one in variants if one.platform == LINUX}
     providers = (provider_wheel(variant, version) for variant in variants for version in versions)
     images = (Input.wheel(wheel.spec, LINUX_ARM64) for wheel in project.image.wheels.values())
-    repacked = (
-        ort_wheel(version, variant.platform)
-        for variant in official
-        for version in project.official_versions(variant)
-    )
+    repacked = (ort_wheel(project.official_version(variant), variant.platform) for variant in official)
     bundled = (wheel for variant in official for wheel in project.of(variant).bundled)
     compiling = {name: one for name, one in project.toolkits.items() if one.compiler}
     own = {*_inputs_in(replace(project, toolkits=compiling)), *_gpu_wheels(project)}

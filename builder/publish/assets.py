@@ -188,7 +188,7 @@ def require_tag(tag: str) -> str:
     """Return ``tag`` if git accepts it. Raises ``ConfigError`` if not."""
     if _TAG.fullmatch(tag) is None or ".." in tag or ".lock/" in f"{tag}/" or tag.endswith("."):
         raise ConfigError(
-            f"{tag!r} cannot be a tag: letters, digits and . _ + - / only, like gpu-libs-v1.23.2."
+            f"{tag!r} cannot be a tag: letters, digits and . _ + - / only, like gpu-libs-v1.30.0."
         )
     return tag
 

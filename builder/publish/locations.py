@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +15,7 @@ from builder.errors import BuilderError, NothingToDoError
 from builder.facts.gpu.compatibility import version_of
 from builder.files.digest import LocalFile
 from builder.formats.manifest import Manifest
-from builder.formats.package_names import ARCHIVE_SUFFIXES, CHECKSUMS, INDEX
+from builder.formats.package_names import ARCHIVE_SUFFIXES, CHECKSUMS, INDEX, LINUX
 from builder.formats.stored_file import StoredFile
 from builder.formats.trust import TARGETS, root_name
 from builder.io.archive.unpacking import manifest_of
@@ -61,15 +63,15 @@ def readable(packages: Iterable[Path]) -> list[Manifest]:
 
 
 def versions_of(manifests: Iterable[Manifest]) -> set[str]:
-    """Return the ORT versions of a release's packages for its oldest CUDA, or of all if none is for CUDA."""
-    known = list(manifests)
-    oldest = min((version_of(manifest.cuda)[0] for manifest in known if manifest.cuda), default=None)
-    of_it = (
-        candidate
-        for candidate in known
-        if oldest is None or (candidate.cuda and version_of(candidate.cuda)[0] == oldest)
-    )
-    return {manifest.onnxruntime.version for manifest in of_it}
+    """Return the ORT versions of a release's packages for its oldest CUDA, on Linux if it has such.
+
+    Without packages for CUDA, those of all.
+    """
+    families = defaultdict(set)
+    for manifest in manifests:
+        number = version_of(manifest.cuda)[0] if manifest.cuda else sys.maxsize
+        families[number, manifest.platform != LINUX].add(manifest.onnxruntime.version)
+    return families[min(families)] if families else set()
 
 
 def tag_of(project: Project, wanted: str | None, versions: set[str]) -> str:

@@ -9,6 +9,7 @@ GitHub gives a body of more than 125,000 characters.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -33,7 +34,7 @@ MAX_BODY = 125_000
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._+-]*[A-Za-z0-9_+-])?")
 
 _TAG_VERSION = re.compile(r"(?<![0-9.])[0-9]{1,3}\.[0-9]+\.[0-9]+(?!\.?[0-9])")
-"""A version of ONNX Runtime in a tag, ``1.23.2`` of ``v1.23.2-2``. A date, ``2026.11.28``, is none."""
+"""A version of ONNX Runtime in a tag, ``1.30.0`` of ``v1.30.0-2``. A date, ``2026.11.28``, is none."""
 
 
 @dataclass(frozen=True)
@@ -212,16 +213,16 @@ def _check_base(candidates: Sequence[Candidate]) -> Iterator[Finding]:
 
 
 def _check_versions(candidates: Sequence[Candidate]) -> Iterator[Finding]:
-    """Yield R010 if the packages of one CUDA major version have different versions.
+    """Yield R010 if the packages of one platform and one CUDA major version have different versions.
 
     These packages differ only in their GPUs, and a client chooses by GPUs alone. Packages for other providers
     are official builds, and DirectML's has versions of its own.
     """
-    manifests = [item.manifest for item in candidates]
-    for number in sorted({version_of(manifest.cuda)[0] for manifest in manifests if manifest.cuda}):
-        alike = [
-            candidate for candidate in manifests if candidate.cuda and version_of(candidate.cuda)[0] == number
-        ]
+    families: defaultdict[tuple[int, str], list[Manifest]] = defaultdict(list)
+    for manifest in (item.manifest for item in candidates):
+        if manifest.cuda:
+            families[version_of(manifest.cuda)[0], manifest.platform].append(manifest)
+    for (number, platform), alike in sorted(families.items()):
         for what, in_index in (
             ("ONNX Runtime", {candidate.onnxruntime.version for candidate in alike}),
             ("CUDA", {candidate.cuda for candidate in alike if candidate.cuda}),
@@ -229,7 +230,7 @@ def _check_versions(candidates: Sequence[Candidate]) -> Iterator[Finding]:
         ):
             if len(in_index) > 1:
                 advice = "Build all variants of one version, or pass --allow-mixed."
-                wanted = f"one {what} version for CUDA {number}"
+                wanted = f"one {what} version for CUDA {number} on {platform}"
                 yield Finding(Code.R010, "the release", advice, wanted, ", ".join(sorted(in_index)))
 
 

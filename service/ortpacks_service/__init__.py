@@ -4,5 +4,5 @@ import os
 
 VERSION = "1.0.0"
 
-# Official builds of ONNX Runtime 1.31.1 send usage data to Microsoft otherwise; 1.23.2 has no telemetry.
+# Official builds of ONNX Runtime from 1.30.0 on would send usage data to Microsoft; 1.26.0 has no telemetry.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")

@@ -21,7 +21,7 @@ IMAGES = {
     "cpu": ("ortpacks/cpu:1.21.0", ()),
     "cpu service": ("ortpacks/cpu:1.21.0-service", ("--service",)),
     "legacy": ("ortpacks/legacy:1.21.0-minimal", ("--profile", "minimal")),
-    SERVICE: ("ortpacks/modern:1.23.2-service", ("--mixed", "--service")),
+    SERVICE: ("ortpacks/modern:1.26.0-service", ("--mixed", "--service")),
 }
 """Name of each kind of image, and the flags that make it. The first word is the variant."""
 

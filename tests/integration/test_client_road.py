@@ -205,7 +205,7 @@ class TestPython:
 
     @computers(["rtx-a1000"])
     def test_without_the_variables_it_finds_no_cuda(self, owner: Owner) -> None:
-        _, log = session(owner[0], with_env=False, version="1.23.2")
+        _, log = session(owner[0], with_env=False, version="1.26.0")
         assert "libcublasLt.so.12: cannot open shared object file" in log
 
     @computers(["rtx-a1000"])

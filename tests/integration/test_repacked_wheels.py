@@ -24,14 +24,14 @@ WHEELS: Mapping[str, tuple[str, str, Mapping[str, str]]] = {
         },
     ),
     "directml": (
-        "onnxruntime-directml==1.23.0",
+        "onnxruntime-directml==1.24.4",
         "win_amd64",
         {name: name for name in ("DirectML.dll", "onnxruntime.dll", "onnxruntime_providers_shared.dll")},
     ),
     "coreml": (
-        "onnxruntime==1.23.2",
-        "macosx_13_0_arm64",
-        {"libonnxruntime.dylib": "libonnxruntime.1.23.2.dylib"},
+        "onnxruntime==1.30.0",
+        "macosx_14_0_arm64",
+        {"libonnxruntime.dylib": "libonnxruntime.1.30.0.dylib"},
     ),
 }
 """Requirement and platform tag of each variant's wheel, and the names of the package's libraries in it.

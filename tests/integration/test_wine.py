@@ -31,7 +31,7 @@ from tests.support.sentences import SIMILARITIES
 
 pytestmark = pytest.mark.thorough
 
-VERSION = "1.23.2"
+VERSION = "1.26.0"
 NVIDIA_CARD = {"ORTPACKS_FORCE_CC": "8.6", "ORTPACKS_FORCE_DRIVER": "576.02"}
 CANNOT_BE_FOUND, NO_ACCESS = 126, 998
 """Windows' error codes ERROR_MOD_NOT_FOUND and ERROR_NOACCESS."""

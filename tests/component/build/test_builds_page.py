@@ -142,7 +142,7 @@ def test_the_command_names_widening_that_variants_yaml_does_not_ask_for(project:
     [
         ("cpu", "none", "1.21.0", "--base assembled"),
         ("cpu", "none", "1.22.0", "--base nvidia --mixed"),
-        ("directml", "none", "1.23.0", ""),
+        ("directml", "none", "1.24.4", ""),
     ],
 )
 def test_the_command_makes_the_package_of_this_version_again_and_names_nothing_of_compiling(
@@ -153,7 +153,7 @@ def test_the_command_makes_the_package_of_this_version_again_and_names_nothing_o
     plan_options = PlanOptions(mixed=True, profile=Profile.LEAN, host=Host.SOURCE)
     assert command_of(decided, plan_options) == f"./run build --variant {name} {said}".rstrip()
     tried = command_of(decided, replace(plan_options, source="..."))
-    assert tried.endswith(" --source https://github.com/microsoft/onnxruntime@v1.23.2")
+    assert tried.endswith(" --source https://github.com/microsoft/onnxruntime@v1.30.0")
 
 
 def test_a_package_has_a_row_of_what_it_is_and_what_it_took(shop: Wiring, tmp_path: Path, told: Told) -> None:

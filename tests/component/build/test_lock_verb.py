@@ -220,7 +220,7 @@ def test_missing_pins_only_what_has_none_and_is_in_reach(shop: Wiring) -> None:
     [
         (UNREACHABLE, "out of reach", TransferError),
         (Completed(code=0, stdout="", stderr=""), "not there", ValidationError),
-        (Completed(code=0, stdout=f"{COMMIT}\trefs/tags/v1.23.2\n", stderr=""), "unreadable", ParseError),
+        (Completed(code=0, stdout=f"{COMMIT}\trefs/tags/v1.30.0\n", stderr=""), "unreadable", ParseError),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -271,7 +271,7 @@ def test_a_project_that_compiles_all_of_onnxruntime_locks_no_gpu_wheel(shop: Wir
     file.write_text(file.read_text().replace("host: wheel", "host: source"))
     pinning.lock_inputs(shop, refresh=False)
     gpu = [key for key in pins(shop).pins if key.startswith("wheel:onnxruntime-gpu==1.2")]
-    assert gpu == ["wheel:onnxruntime-gpu==1.21.0@win-x64", "wheel:onnxruntime-gpu==1.23.2@win-x64"]
+    assert gpu == ["wheel:onnxruntime-gpu==1.26.0@win-x64"]
 
 
 def test_the_repositorys_lock_holds_exactly_what_the_project_needs(root: Path) -> None:

@@ -26,8 +26,8 @@ from tests.support.schemas import schema
 
 NAMES = {
     "cpu": "ortpacks-cpu-1.21.0-linux-x64.tar.zst",
-    "directml": "ortpacks-directml-1.23.0-win-x64.tar.zst",
-    "coreml": "ortpacks-coreml-1.23.2-macos-arm64.tar.zst",
+    "directml": "ortpacks-directml-1.24.4-win-x64.tar.zst",
+    "coreml": "ortpacks-coreml-1.30.0-macos-arm64.tar.zst",
 }
 
 TEXTS = {"LICENSE", "NOTICE", "licenses/onnxruntime-third-party.txt", "licenses/onnxruntime.txt"}
@@ -155,7 +155,7 @@ def test_a_package_for_linux_that_fails_its_trial_is_not_kept(site: Site) -> Non
 @pytest.mark.parametrize(
     ("name", "file", "data", "told"),
     [
-        ("directml", "onnxruntime.dll", repacked.dylib(b"1.23.0", b"DirectML.dll"), "E018 lib/onnxruntime"),
+        ("directml", "onnxruntime.dll", repacked.dylib(b"1.24.4", b"DirectML.dll"), "E018 lib/onnxruntime"),
         ("cpu", "libonnxruntime.so.1.21.0", repacked.dll(), "E001 lib/libonnxruntime.so.1"),
         ("directml", "DirectML.dll", repacked.dll(b"DirectML.dlL"), r"B001 lib/DirectML\.dll"),
     ],

@@ -272,6 +272,16 @@ def test_a_wheel_without_the_bases_patches_is_not_repacked(desk: Desk) -> None:
     assert desk.plan(MODERN, of=patched, base="nvidia").origin is Origin.WHEEL
 
 
+@pytest.mark.parametrize(("provider", "origin"), [("13", Origin.SOURCE), ("12", Origin.WHEEL)])
+def test_where_the_bases_wheel_is_for_another_cuda_its_source_is_compiled(
+    desk: Desk, provider: str, origin: Origin
+) -> None:
+    """Defect: the wheel was chosen by its architectures alone, and then refused for its CUDA."""
+    desk.lay("onnxruntime-gpu==1.23.2", elf({}, needed=[f"libcudart.so.{provider}"]))
+    decided = desk.plan(MODERN, base="nvidia")
+    assert (decided.origin, decided.origin_reason.endswith("is for CUDA 13")) == (origin, provider == "13")
+
+
 BLACKWELL = (*OFFICIAL, "120a")
 """Architectures of wheels from 1.28 on (pull request 29711)."""
 

@@ -225,7 +225,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder like a package's, with the official build, and a model of one kernel of its own."""
     folder = tmp_path_factory.mktemp("package")
     (folder / "lib").mkdir()
-    official = pairs.official("1.23.2").library
+    official = pairs.official("1.30.0").library
     for library in official.parent.glob("libonnxruntime*"):
         (folder / "lib" / library.name).symlink_to(library)
     (folder / "lib/libonnxruntime.so.1").symlink_to(official)
@@ -248,11 +248,11 @@ def c_program(package: Path, programs: Path, folder: Path) -> Started:
 
 
 def node_program(package: Path, programs: Path, folder: Path) -> Started:
-    modules = npm_package("onnxruntime-node", "1.23.2").parent
+    modules = npm_package("onnxruntime-node", "1.30.0").parent
     (folder / "onnxruntime-node").symlink_to(modules / "onnxruntime-node")
     lib = package / "lib"
     variables = {"ORT_DYLIB_PATH": f"{lib}/libonnxruntime.so.1", "LD_LIBRARY_PATH": str(lib)}
-    record = {"host": "1.23.2", "providers": ["cuda", "cpu"], "environment": variables}
+    record = {"host": "1.30.0", "providers": ["cuda", "cpu"], "environment": variables}
     (unpacked(programs, folder) / "gpu-package-info.json").write_text(json.dumps(record))
     return (
         [str(NODE), EXAMPLES / "node/run_model.js"],
@@ -262,9 +262,9 @@ def node_program(package: Path, programs: Path, folder: Path) -> Started:
 
 
 def python_program(package: Path, programs: Path, folder: Path) -> Started:
-    if not pairs.python_can_import("1.23.2"):
-        pytest.skip("the wheel of onnxruntime-gpu 1.23.2 in the cache is not one for this Python")
-    paths = [pairs.store().unpack(ort_wheel("1.23.2")), ROOT / "runtime"]
+    if not pairs.python_can_import("1.30.0"):
+        pytest.skip("the wheel of onnxruntime-gpu 1.30.0 in the cache is not one for this Python")
+    paths = [pairs.store().unpack(ort_wheel("1.30.0")), ROOT / "runtime"]
     variables = {
         "PYTHONPATH": os.pathsep.join(map(str, paths)),
         "ORTPACKS_CLIENT": f"{programs}/ortpacks.pyz",

@@ -70,6 +70,17 @@ def test_the_notes_say_which_package_is_for_which_card_and_how_to_install(desk: 
     told(re.sub("`[0-9a-f]{64}`", "`<sha256>`", release.body))
 
 
+def test_the_notes_say_what_a_newer_onnxruntime_brings_to_a_card_and_that_it_sends_usage_data(
+    desk: Desk,
+) -> None:
+    desk.rebuild(manifest("legacy", version="1.30.0"))
+    desk.publish(PublishOptions(allow=Leniency(mixed=True), tag=TAG))
+    (release,) = desk.github.releases.values()
+    of_legacy, of_modern = release.body.partition("\n- **legacy**")[2].split("\n- **modern**")
+    for told in ("TensorScatter", "PagedAttention", "ORT_DISABLE_TELEMETRY"):
+        assert (told in of_legacy, told in of_modern) == (True, False)
+
+
 @pytest.mark.parametrize(("damaged", "said"), [(False, "is of other bytes"), (True, "is not JSON")])
 def test_the_notes_have_the_cards_of_these_very_bytes(desk: Desk, damaged: bool, said: str) -> None:
     """A grid of other bytes, and one that cannot be read, are reported and left out."""

@@ -40,11 +40,24 @@ def refused(desk: Desk, options: PublishOptions | None = None) -> str:
     ids=["lean", "open revision", "versions", "CUDA", "cuDNN"],
 )
 def test_less_than_a_whole_release_needs_a_flag(desk: Desk, told: Told, made: Manifest, flag: str) -> None:
-    """A repacked official wheel has no profile, so that nothing is told of modern's."""
+    """A repacked official wheel has no profile, so that nothing is told of modern's.
+
+    Of several versions of ONNX Runtime the tag has that of ``onnxruntime.version``.
+    """
     desk.rebuild(made)
     told(refused(desk))
     result = desk.publish(PublishOptions(allow=Leniency(**{flag: True})))
-    assert (result.state, result.tag) == ("published", TAG)
+    wanted = "gpu-libs-v1.26.0" if made.onnxruntime.version == "1.21.0" else TAG
+    assert (result.state, result.tag) == ("published", wanted)
+
+
+def test_each_platform_has_a_version_of_its_own(desk: Desk) -> None:
+    """A client never chooses between platforms; the tag names the version of Linux' packages."""
+    name = "ortpacks-windows-1.21.0-cuda12.9-win-x64"
+    other = dataclasses.replace(manifest("modern", version="1.21.0"), name=name, variant="windows")
+    write_package(desk.dist, dataclasses.replace(other, platform="win-x64"))
+    result = desk.publish(PublishOptions(dry_run=True))
+    assert (result.state, result.tag) == ("dry-run", TAG)
 
 
 @pytest.mark.parametrize(

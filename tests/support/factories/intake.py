@@ -21,7 +21,7 @@ DIGEST = f"sha256:{'d' * 64}"
 
 IMAGE = "image:nvidia/cuda:12.9.1-devel-ubuntu22.04"
 
-GIT = "git:https://github.com/microsoft/onnxruntime@v1.23.2"
+GIT = "git:https://github.com/microsoft/onnxruntime@v1.30.0"
 
 CUDNN = "wheel:nvidia-cudnn-cu12==9.10.2.21"
 
@@ -41,7 +41,7 @@ CMAKE = "".join(
 FILES = tuple(f"https://github.com/some/{name}/archive/v1.zip" for name in sorted(DEPENDENCIES))
 
 READ = SourceFacts(
-    "1.23.2",
+    "1.30.0",
     tuple(
         Dependency(name, name, url, "0123" * 10, DEPENDENCIES.index(name) + 1)
         for name, url in zip(sorted(DEPENDENCIES), FILES, strict=True)
@@ -67,7 +67,7 @@ class Intake:
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / "tree.tar"
         is_git = item.kind is InputKind.GIT
-        version, above = ("1.23.2", "") if is_git else ("1.21.0", "onnxruntime-1.21.0/")
+        version, above = ("1.30.0", "") if is_git else ("1.21.0", "onnxruntime-1.21.0/")
         listed = self.listed if is_git else DEPS
         texts = {"cmake/deps.txt": listed, "cmake/CMakeLists.txt": CMAKE, "VERSION_NUMBER": version}
         with tarfile.open(path, "w") as tar:
@@ -113,7 +113,7 @@ def unlocked(folder: Path, root: Path) -> Wiring:
     (folder / DATA).parent.mkdir(parents=True)
     made = Wiring(folder, reporter=FakeReporter())
     images = ("nvidia/cuda:12.9.1-devel-ubuntu22.04", "ubuntu:22.04")
-    git = Completed(code=0, stdout=f"{COMMIT}\trefs/tags/v1.23.2\n", stderr="")
+    git = Completed(code=0, stdout=f"{COMMIT}\trefs/tags/v1.30.0\n", stderr="")
     use(
         made,
         engine=FakeEngine(digests=dict.fromkeys(images, DIGEST)),

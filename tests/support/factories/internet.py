@@ -247,9 +247,9 @@ def edit_project(folder: Path, version: str) -> None:
     patch = "\n    patches: [patches/ort-1.21-open-the-driver-late.patch]" if version == "1.21.0" else ""
     tagged = "source: {{git: https://{}@v{}}}\n    cmake: cmake==3.31.6"
     ours, theirs = tagged.format(GITHUB, version) + patch, tagged.format(GITLAB, version) + patch
-    upstream = tagged.format(GITHUB, "1.23.2")
+    upstream = tagged.format(GITHUB, "1.30.0")
     for old, new in (
-        *((f"onnxruntime: 1.23.2\n    rootfs:\n      {one}",) * 2 for one in ("image", "suite")),
+        *((f"onnxruntime: 1.30.0\n    rootfs:\n      {one}",) * 2 for one in ("image", "suite")),
         (upstream, ours),
         (upstream, theirs),
         ("redist: 12.9.1", f"redist: {RELEASE}"),
@@ -257,7 +257,7 @@ def edit_project(folder: Path, version: str) -> None:
         ("generations: [Maxwell, Pascal, Volta]", "generations: [Maxwell, Pascal]"),
     ):
         assert old in text, old
-        text = text.replace(old, new.replace("onnxruntime: 1.23.2", f"onnxruntime: {version}"), 1)
+        text = text.replace(old, new.replace("onnxruntime: 1.30.0", f"onnxruntime: {version}"), 1)
     (folder / "variants.yaml").write_text(text, encoding="utf-8")
     lock = json.loads((folder / "inputs.lock").read_text(encoding="utf-8"))
     is_old = re.compile(r"git:|redist:").match

@@ -1,7 +1,7 @@
 """Factories of unpacked official wheels without CUDA, whose libraries are true headers and a few bytes.
 
 Headers are written by hand from Microsoft's "PE Format" and Apple's ``mach-o/loader.h``. The lists of files
-are those of ``unzip -l`` for the real wheels of ONNX Runtime 1.21 and 1.23.
+are those of ``unzip -l`` for the real wheels of ONNX Runtime 1.21, 1.24 and 1.30.
 """
 
 import json
@@ -40,9 +40,9 @@ def arm64(library: bytes, kind: int = 3) -> bytes:
 def content(name: str) -> bytes:
     """Return the bytes of the library ``name`` of a wheel."""
     if name.endswith((".dll", ".pyd")):
-        return dll(b"1.23.0", b"DirectML.dll") if name == "onnxruntime.dll" else dll(name.encode())
+        return dll(b"1.24.4", b"DirectML.dll") if name == "onnxruntime.dll" else dll(name.encode())
     if name.endswith(".dylib"):
-        return dylib(b"1.23.2", COREML)
+        return dylib(b"1.30.0", COREML)
     soname = "libonnxruntime.so.1" if name.endswith(".so.1.21.0") else name
     needs = {"libc.so.6": ["GLIBC_2.27"], "libstdc++.so.6": ["GLIBCXX_3.4.22"]}
     return elf({".text": name.encode()}, soname=soname, needed=list(needs), versions=needs)

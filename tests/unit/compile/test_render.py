@@ -30,7 +30,7 @@ STAGES = {"toolchain", "source", "build", "smoke", "bare", "store"}
 
 IMAGE = "image:nvidia/cuda:12.9.1-devel-ubuntu22.04"
 
-SOURCE = "git:https://github.com/microsoft/onnxruntime@v1.23.2"
+SOURCE = "git:https://github.com/microsoft/onnxruntime@v1.30.0"
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_each_toolchain_pin_is_in_the_key(project: Project, lock: Lock, base: st
 @pytest.mark.parametrize("base", ["nvidia", "assembled", "redist"])
 def test_other_pins_leave_the_key_alone(project: Project, lock: Lock, base: str) -> None:
     plan = decided(project, base)
-    others = ["wheel:onnxruntime-gpu==1.21.0", "wheel:onnxruntime-gpu==1.23.2", "wheel:silero-vad==6.2.3"]
+    others = ["wheel:onnxruntime-gpu==1.21.0", "wheel:onnxruntime-gpu==1.26.0", "wheel:silero-vad==6.2.3"]
     others += ["image:ubuntu:22.04"]
     if base == "assembled":  # what a git tag downloads links nvrtc
         others += ["wheel:nvidia-cuda-nvrtc-cu12==12.9.86"]
@@ -161,7 +161,7 @@ JAMMY = "https://snapshot.ubuntu.com/ubuntu/20251101T000000Z/dists/jammy/InRelea
 def test_what_orts_own_build_would_download_lies_where_its_cmake_looks(project: Project, lock: Lock) -> None:
     """The path is from ORT 1.21's external/onnxruntime_external_deps.cmake: ``mirror/`` for ``https://``."""
     pins = {SOURCE: Pin(revision="b" * 40), f"url:{ARCHIVE}": Pin(sha256="1" * 64)}
-    facts = SourceFacts("1.23.2", (Dependency("abseil_cpp", "abseil_cpp", ARCHIVE, "0" * 40, 9),))
+    facts = SourceFacts("1.30.0", (Dependency("abseil_cpp", "abseil_cpp", ARCHIVE, "0" * 40, 9),))
     made = rendered(decided(project, "redist"), lock.with_more(Lock(pins, {SOURCE: facts})))
     assert ARCHIVE in [item.spec for item in made.sources]
     placed = "/src/onnxruntime/mirror/github.com/abseil/abseil-cpp/archive/refs/tags/20240722.0.zip"

@@ -21,18 +21,20 @@ def test_every_input_of_variants_yaml_once(root: Path) -> None:
     items = all_inputs(load_project(text, "variants.yaml"), Lock(pins={}))
     kinds = Counter(item.kind for item in items)
     assert len(items) == len(set(items))
-    # the wheels that the file names; both ORT versions, for CUDA and the CPU; the tests' four; for images of
-    # arm64 both and numpy; for Windows both and six of NVIDIA's; 1.31.1 for CUDA 13; for arm64 it and six of
-    # NVIDIA's; five of CUDA 13's compiler; five hosts of plug-ins
-    assert kinds.pop(InputKind.WHEEL) == 17 + 2 + 2 + 4 + 3 + (2 + 6) + (6 + 1) + (1 + 6) + 5 + 5
+    # the wheels that the file names; three ORT versions, for CUDA and the CPU; the tests' four; for images of
+    # arm64 these and numpy; for Windows one and six of NVIDIA's; 1.31.1 for CUDA 13; for arm64 it and six of
+    # NVIDIA's; five of CUDA 13's compiler; five hosts of plug-ins, two of which are of these versions
+    assert kinds.pop(InputKind.WHEEL) == 17 + 3 + 3 + 4 + 4 + (1 + 6) + (6 + 1) + (1 + 6) + 5 + 3
     assert {kind.name: count for kind, count in kinds.items()} == COUNTED
     assert {item.spec for item in items if item.spec.startswith("onnxruntime==")} == {
         "onnxruntime==1.21.0",
         "onnxruntime==1.21.0@linux-arm64",
-        "onnxruntime==1.23.2",
-        "onnxruntime==1.23.2@linux-arm64",
-        "onnxruntime==1.23.2@macos-arm64",
-        *(f"onnxruntime==1.{minor}" for minor in ("24.4", "26.0", "28.0", "30.0", "32.0")),
+        "onnxruntime==1.26.0",
+        "onnxruntime==1.26.0@linux-arm64",
+        "onnxruntime==1.30.0",
+        "onnxruntime==1.30.0@linux-arm64",
+        "onnxruntime==1.30.0@macos-arm64",
+        *(f"onnxruntime==1.{minor}" for minor in ("24.4", "28.0", "32.0")),
     }
 
 
@@ -56,10 +58,10 @@ def test_a_project_that_compiles_all_of_onnxruntime_needs_no_gpu_wheel(
         bundle=replace(project.bundle, wheels=wheels),
     )
     found = {item.spec for item in all_inputs(changed, Lock(pins={}))}
-    gpu = {f"onnxruntime-gpu=={version}" for version in ("1.21.0", "1.23.2")}
+    gpu = {f"onnxruntime-gpu=={version}" for version in ("1.21.0", "1.26.0", "1.30.0")}
     assert found & gpu == (gpu if needed else set())
     assert gpu & {*python_wheel_requirements(changed)} == (gpu if needed else set())
-    assert {"onnxruntime==1.21.0", "onnxruntime-gpu==1.21.0@win-x64", "onnxruntime-gpu==1.31.1"} <= found
+    assert {"onnxruntime==1.21.0", "onnxruntime-gpu==1.26.0@win-x64", "onnxruntime-gpu==1.31.1"} <= found
 
 
 LOCK = Lock(

@@ -25,7 +25,7 @@ from tests.support.fakes.ports import FakeRunner
 from tests.support.messages import Told
 from tests.support.schemas import schema
 
-READ = {"git:https://github.com/microsoft/onnxruntime@v1.23.2": SourceFacts("1.23.2", ())}
+READ = {"git:https://github.com/microsoft/onnxruntime@v1.30.0": SourceFacts("1.30.0", ())}
 """What was read of the source of base nvidia."""
 
 

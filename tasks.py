@@ -311,6 +311,38 @@ def inspect(
 
 
 @verb(
+    iterable=["add"],
+    add="a file that the client's prove wrote on a real card; may be given more than once",
+    index="index.json that has its package, its folder or URL (default: dist)",
+)
+def cards(_context: Context, add: list[str], index: str | None = None, dist: str | None = None) -> None:
+    """Check proofs from real cards, keep them in docs/proofs, and show them in docs/cards.md."""
+    # Imported late, as in docs.
+    from builder.build.verbs.pages import write_pages  # noqa: PLC0415
+    from builder.build.verbs.proofs import add_proofs  # noqa: PLC0415
+
+    wiring = make_wiring(dist)
+    add_proofs(wiring, [Path(name) for name in add], index)
+    write_pages(wiring)
+
+
+@verb(
+    iterable=["arch"],
+    arch="architecture of a card, 61; may be given more than once (default: no package, only models)",
+    variant="take the package of this variant",
+    limit="most MB of the whole folder",
+)
+def kit(
+    _context: Context, arch: list[str], variant: str | None = None, limit: int = 60, dist: str | None = None
+) -> None:
+    """Make dist/kit: one folder that proves a card on a machine without a network, by its prove.sh."""
+    from builder.build.verbs.kit import make_kit  # noqa: PLC0415 - onnx is slow to import
+
+    wanted = parse_architectures("arch", ",".join(arch)) if arch else ()
+    make_kit(make_wiring(dist), wanted, variant, limit)
+
+
+@verb(
     add="first read this wheel and keep what was read: NAME==VERSION, NAME==VERSION@PLATFORM, a path or URL",
 )
 def atlas(_context: Context, add: str | None = None, dist: str | None = None) -> None:

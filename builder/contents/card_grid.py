@@ -305,4 +305,11 @@ NVIDIA's driver would load (`builder/prove/virtualcard`). Nodes and launches are
 kernel was computed. "select" is the package that the client would choose on such a machine. NVIDIA's own
 libraries are judged from their bytes. `./run verify` fails where virtual card, coverage and selection differ.
 A plug-in is registered in each pinned stock `onnxruntime`, on a GPU that is made below `/sys`.
+
+## On real cards
+
+If you have one, please [send a proof](proofs.md): it takes minutes and names neither you nor your machine.
+
+<!-- ./run docs: proofs -->
+<!-- end -->
 """

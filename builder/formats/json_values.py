@@ -1,12 +1,14 @@
 """Dataclasses are converted to JSON values and back. Each key must be known, each value of its type.
 
-The types are those of the project's formats: ``str``, ``int``, ``bool``, ``Optional``, ``Tuple[X, ...]``,
-``Mapping[str, X]`` and dataclasses of these. The module needs the standard library only, Python 3.9 or newer.
+The types are those of the project's formats: ``str``, ``int``, ``float``, ``bool``, ``Optional``,
+``Tuple[X, ...]``, ``Mapping[str, X]`` and dataclasses of these. The module needs the standard library only,
+Python 3.9 or newer.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import types
 from collections.abc import Mapping as AbstractMapping
 from dataclasses import fields, is_dataclass
@@ -43,7 +45,7 @@ MOST_PROBLEMS = 100
 _UNIONS = (Union, getattr(types, "UnionType", Union))
 """``Optional[X]`` and, from Python 3.10 on, ``X | None``."""
 
-_NAMES = {str: "text", int: "a whole number", bool: "true or false"}
+_NAMES = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 
 _LARGEST = 2**63
 """The limit for whole numbers. Real sizes and counts are far below; larger values do not fit ``float`` or the
@@ -178,10 +180,12 @@ def _read(kind: object, value: object, where: str, problems: List[str]) -> objec
 
 
 def _read_scalar(kind: object, value: object, where: str, problems: List[str]) -> object:
-    if type(value) is not kind:
+    if type(value) is not kind and not (kind is float and type(value) is int):
         problems.append(f"{where}: {_NAMES[cast('type', kind)]} is wanted, found {_spell(value)}")
     elif isinstance(value, int) and abs(value) >= _LARGEST:
         problems.append(f"{where}: a whole number below 2**63 is wanted")
+    elif isinstance(value, float) and not math.isfinite(value):
+        problems.append(f"{where}: a finite number is wanted, found {_spell(value)}")
     elif isinstance(value, str) and SURROGATE.search(value):
         problems.append(f"{where}: {_spell(value)} holds half of a surrogate pair, which no file can hold")
     return value

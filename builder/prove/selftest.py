@@ -82,6 +82,8 @@ class SelftestTrial:
     """Inputs for a virtual card, whose kernels compute nothing; empty: ``inputs`` are used."""
     contrib: bool = False
     """Whether the model's file has nodes of com.microsoft."""
+    on_gpu: float = 1e-3
+    """Largest absolute difference between a GPU and the CPU: TF32, other orders of summation."""
 
 
 def stock_outputs(model: Path, inputs: Sequence[Tensor]) -> Outputs:

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from benchmarks import scaling, serving, serving_page
 from builder.binary.library_names import PROVIDER
-from builder.build.verbs import reference
+from builder.build.verbs import proofs, reference
 from builder.build.verbs.verb_answers import SCHEMAS, schema_file
 from builder.config import document
 from builder.config.load import LockFile
@@ -276,6 +276,7 @@ PARTS: Mapping[str, Part] = {
     "machines": _machines,
     "compared": _compared,
     "rules": _rules,
+    "proofs": lambda wiring, _name: proofs.table(wiring.root),
 }
 """The generators of parts, by the word in the comment that begins a part."""
 

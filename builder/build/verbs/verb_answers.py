@@ -14,6 +14,7 @@ from builder.config import document
 from builder.config.fields import ProjectSection
 from builder.errors import CheckFailedError
 from builder.files.digest import file_digest
+from builder.formats.proof import Proof
 from builder.publish.prepare import ReleaseState, ReleaseStatus
 
 
@@ -161,6 +162,7 @@ SCHEMAS: Mapping[str, tuple[type[object], str]] = {
     "release-status": (StatusAnswer, "ortpacks release-status --json, publish --json, mirror --json"),
     "clean": (CleanAnswer, "ortpacks clean --json"),
     "images": (ImagesAnswer, "ortpacks image --json"),
+    "proof": (Proof, "<card>.json, which ortpacks prove writes, format 1"),
     "doctor-release": (ReadinessAnswer, "ortpacks doctor --release --json"),
 }
 """The class and the title of each schema, by its name."""

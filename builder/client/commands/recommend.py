@@ -118,7 +118,7 @@ def _try_models(
     Where no line of the table fits, all files are opened with the package's provider. Raises
     ``IntegrityError`` or ``NothingToDoError`` where the installed package cannot be used.
     """
-    host, manifest = _runtime(prefix)
+    host, manifest = verified_host(prefix)
     if not rules:
         for model, file in files.items():
             yield _tried(trials, host, manifest, model, file, manifest.provider)
@@ -150,8 +150,8 @@ def _tried(
     )
 
 
-def _runtime(prefix: Prefix) -> Tuple[Path, Manifest]:
-    """Return the installed host library and its manifest.
+def verified_host(prefix: Prefix) -> Tuple[Path, Manifest]:
+    """Return the installed host library, once the whole package is verified, and its manifest.
 
     Raises ``IntegrityError`` where the package is damaged or lists no host library, ``NothingToDoError``
     where no package is installed.

@@ -2,7 +2,8 @@
 
 It runs in a child process, because a library that does not fit may crash.
 
-Arguments: the action, the path of the host library, the execution provider, and for ``open`` a model.
+Arguments: the action, the path of the host library, the execution provider, for ``open`` a model, and for
+``measure`` a ``models.json`` and the name of a model in it.
 ``load`` loads the libraries of the provider, ``open`` makes a session for a model, ``compute`` runs a session
 of one node, which adds two numbers.
 """
@@ -12,13 +13,22 @@ from __future__ import annotations
 import ctypes
 import glob
 import json
+import math
 import os
 import pkgutil
+import struct
 import sys
-from typing import Dict, List, Optional
+from base64 import b64decode
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from builder.client.probe.loaded import loaded_libraries
+from builder.formats.json_values import read_document
 from builder.formats.ort_api import OrtApi, OrtStatusError
+from builder.formats.proof import FORMAT as PROOF
+from builder.formats.proof import SampleModel, SampleSet
 
 NAMED = {"directml": b"DML", "coreml": b"CoreML"}
 """Execution providers that are enabled by ONNX Runtime's own name."""
@@ -31,6 +41,11 @@ NO_FALLBACK = b"session.disable_cpu_ep_fallback"
 
 FLOAT = 1
 """The value for float in ``ONNXTensorElementDataType``."""
+
+KINDS = {"f32": FLOAT, "i32": 6, "i64": 7}
+
+WARM_UPS, RUNS, MEASURE_SECONDS = 3, 50, 5.0
+"""Runs of a model that are not timed, the most that are, and the seconds after which no other begins."""
 
 ARENA, DEFAULT_MEMORY = 1, 0
 """Values of ``OrtAllocatorType`` and ``OrtMemType``."""
@@ -106,42 +121,96 @@ def model() -> bytes:
     return pkgutil.get_data(__name__, "add.onnx") or b""
 
 
-def session(runtime: OrtApi, provider: str) -> ctypes.c_void_p:
-    """Return a session of the model on ``provider``.
+def session(runtime: OrtApi, provider: str, content: bytes, *, fallback: bool = False) -> ctypes.c_void_p:
+    """Return a session of the model ``content`` on ``provider``.
 
-    It cannot be made where a node would run on the CPU instead. Raises ``OrtStatusError``.
+    Without ``fallback`` it cannot be made where a node would run on the CPU instead. Raises
+    ``OrtStatusError``.
     """
     env = runtime.make("CreateEnv", ctypes.c_int(LOG_ERRORS), ctypes.c_char_p(b"ortpacks"))
     options = runtime.make("CreateSessionOptions")
     if provider != "cpu":
         append(runtime, options, provider)
-        runtime.call("AddSessionConfigEntry", options, ctypes.c_char_p(NO_FALLBACK), ctypes.c_char_p(b"1"))
-    content = model()
+        if not fallback:
+            runtime.call(
+                "AddSessionConfigEntry", options, ctypes.c_char_p(NO_FALLBACK), ctypes.c_char_p(b"1")
+            )
     return runtime.make("CreateSessionFromArray", env, content, ctypes.c_size_t(len(content)), options)
 
 
-def tensors(runtime: OrtApi, values: List[ctypes.c_float]) -> ctypes.Array[ctypes.c_void_p]:
-    """Return one tensor of one number for each of ``values``, in the values' own memory."""
+def tensor(runtime: OrtApi, kind: int, dims: Sequence[int], data: bytes) -> ctypes.c_void_p:
+    """Return a tensor in the memory of ``data``, which must outlive it."""
     memory = runtime.make("CreateCpuMemoryInfo", ctypes.c_int(ARENA), ctypes.c_int(DEFAULT_MEMORY))
-    shape = (ctypes.c_int64 * 1)(1)
-    size, rank, kind = ctypes.c_size_t(4), ctypes.c_size_t(1), ctypes.c_int(FLOAT)
-    made = [
-        runtime.make("CreateTensorWithDataAsOrtValue", memory, ctypes.byref(value), size, shape, rank, kind)
-        for value in values
-    ]
-    return (ctypes.c_void_p * len(made))(*made)
+    shape, rank = (ctypes.c_int64 * len(dims))(*dims), ctypes.c_size_t(len(dims))
+    size, element = ctypes.c_size_t(len(data)), ctypes.c_int(kind)
+    return runtime.make("CreateTensorWithDataAsOrtValue", memory, data, size, shape, rank, element)
+
+
+def run(
+    runtime: OrtApi, made: ctypes.c_void_p, inputs: Mapping[str, ctypes.c_void_p], names: Sequence[str]
+) -> Tuple[float, List[List[float]]]:
+    """Return the seconds that a run took, and its outputs ``names``, which are float, flattened."""
+    given, wanted = ((ctypes.c_char_p * len(few))(*map(str.encode, few)) for few in ([*inputs], names))
+    values, outputs = (ctypes.c_void_p * len(inputs))(*inputs.values()), (ctypes.c_void_p * len(names))()
+    counts = ctypes.c_size_t(len(inputs)), ctypes.c_size_t(len(names))
+    begun = perf_counter()
+    runtime.call("Run", made, ctypes.c_void_p(), given, values, counts[0], wanted, counts[1], outputs)
+    seconds = perf_counter() - begun
+    return seconds, [_floats(runtime, ctypes.c_void_p(output)) for output in outputs]
+
+
+def _floats(runtime: OrtApi, output: ctypes.c_void_p) -> List[float]:
+    """Return the numbers of an output, and release it. Raises ``ValueError`` where there is none."""
+    shape, count = runtime.make("GetTensorTypeAndShape", output), ctypes.c_size_t()
+    runtime.call("GetTensorShapeElementCount", shape, ctypes.byref(count))
+    runtime.release("ReleaseTensorTypeAndShapeInfo", shape)
+    data = ctypes.cast(runtime.make("GetTensorMutableData", output), ctypes.POINTER(ctypes.c_float))
+    numbers = [data[0], *data[1 : count.value]]
+    runtime.release("ReleaseValue", output)
+    return numbers
 
 
 def compute(runtime: OrtApi, provider: str) -> float:
     """Return the sum of ``NUMBERS`` that the model computes."""
-    made = session(runtime, provider)
-    values = [ctypes.c_float(number) for number in NUMBERS]
-    inputs, outputs = tensors(runtime, values), (ctypes.c_void_p * 1)()
-    names, wanted = (ctypes.c_char_p * 2)(b"a", b"b"), (ctypes.c_char_p * 1)(b"c")
-    two, single = ctypes.c_size_t(2), ctypes.c_size_t(1)
-    runtime.call("Run", made, ctypes.c_void_p(), names, inputs, two, wanted, single, outputs)
-    data = runtime.make("GetTensorMutableData", ctypes.c_void_p(outputs[0]))
-    return float(ctypes.cast(data, ctypes.POINTER(ctypes.c_float))[0])
+    made, data = session(runtime, provider, model()), [struct.pack("<f", number) for number in NUMBERS]
+    inputs = {name: tensor(runtime, FLOAT, [1], each) for name, each in zip("ab", data)}
+    return run(runtime, made, inputs, ["c"])[1][0][0]
+
+
+def measure(runtime: OrtApi, host: str, samples: Path, name: str) -> Dict[str, Optional[float]]:
+    """Run the model ``name`` of ``samples``, a ``models.json``, on CUDA and on the CPU.
+
+    Returns the largest difference (``None``: not comparable) and both median milliseconds of a run.
+    """
+    models = read_document(SampleSet, samples.read_bytes(), str(samples), [PROOF]).models
+    sample = next(one for one in models if one.name == name)
+    file = samples.with_name(f"{name}.onnx")
+    opened(runtime, host, "cuda", str(file))  # its log names the provider of each node
+    (theirs, cpu_ms), (ours, gpu_ms) = (timed(runtime, where, sample, file) for where in ("cpu", "cuda"))
+    return {"difference": largest_difference(ours, theirs), "gpu_ms": gpu_ms, "cpu_ms": cpu_ms}
+
+
+def timed(runtime: OrtApi, provider: str, sample: SampleModel, file: Path) -> Tuple[List[List[float]], float]:
+    """Return the outputs of a model, and the median milliseconds of a run after ``WARM_UPS`` runs."""
+    made = session(runtime, provider, file.read_bytes(), fallback=True)
+    given = [text.split(":") for text in sample.inputs]
+    data = [b64decode(text) for *_, text in given]
+    inputs = {
+        key: tensor(runtime, KINDS[kind], [int(dim) for dim in dims.split("x") if dim != "scalar"], each)
+        for (key, kind, dims, _), each in zip(given, data)
+    }
+    runs = [run(runtime, made, inputs, sample.outputs) for _ in range(WARM_UPS + 1)]
+    while len(runs) < WARM_UPS + RUNS and sum(seconds for seconds, _ in runs) < MEASURE_SECONDS:
+        runs.append(run(runtime, made, inputs, sample.outputs))
+    runtime.release("ReleaseSession", made)
+    return runs[-1][1], round(median(seconds for seconds, _ in runs[WARM_UPS:]) * 1000, 4)
+
+
+def largest_difference(ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]]) -> Optional[float]:
+    """Return the largest absolute difference; ``None`` for other lengths and where one is no number."""
+    apart = [abs(a - b) for one, other in zip(ours, theirs) for a, b in zip(one, other)]
+    comparable = [*map(len, ours)] == [*map(len, theirs)] and all(map(math.isfinite, apart))
+    return max(apart) if apart and comparable else None
 
 
 def require_sum(total: float) -> None:
@@ -150,25 +219,27 @@ def require_sum(total: float) -> None:
         raise ValueError(f"{' + '.join(map(str, NUMBERS))} gives {total}")
 
 
-def answer(what: str, host: str, provider: str, model: str = "") -> Dict[str, object]:
+def answer(what: str, host: str, provider: str, model: str = "", name: str = "") -> Dict[str, object]:
     """Return ``{"version": …, "gpu_memory": bytes or null}`` or ``{"failed": why}``.
 
     A call that succeeds and makes nothing, for which ctypes raises ``ValueError``, is a failure too.
     """
-    used = None
+    used, figures = None, {}
     try:
         runtime = OrtApi(host)
         if what == "compute":
             require_sum(compute(runtime, provider))
         elif what == "open":
             used = opened(runtime, host, provider, model)
+        elif what == "measure":
+            figures = measure(runtime, host, Path(model), name)
         else:
             loaded(runtime, provider)
     except OrtStatusError as error:
         return {"failed": error.message}
     except (OSError, AttributeError, ValueError) as error:
         return {"failed": str(error)}
-    return {"version": runtime.version, "gpu_memory": used}
+    return {"version": runtime.version, "gpu_memory": used, **figures}
 
 
 def main(*arguments: str) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Optional, Tuple
+from typing import Mapping, Optional, Tuple
 
 from builder.client.doctor.messages import explain, number_of
 from builder.client.doctor.observations import SessionTrial
@@ -15,7 +15,7 @@ from builder.errors import LoadError, ValidationError
 from builder.files.disk import absolute
 from builder.formats.manifest import Manifest
 from builder.formats.onnx_file import read_onnx
-from builder.formats.package_names import CPU, HOSTS, LIB
+from builder.formats.package_names import CPU, CUDA, HOSTS, LIB
 from builder.formats.session_log import Placement
 from builder.formats.text import printable
 
@@ -26,6 +26,9 @@ MODEL_SECONDS = 30.0
 
 SESSION_SECONDS = 60.0
 """Time limit in seconds. The first time, the driver may compile too."""
+
+MEASURE_SECONDS = 100.0
+"""Time limit in seconds for all runs of a model. The first time, the driver may compile too."""
 
 _CHILD = "builder.client.trials.ort_calls"
 
@@ -66,6 +69,8 @@ class TryOut:
     """The provider of each node, where the log names it."""
     loaded: Tuple[str, ...] = ()
     """The libraries of ONNX Runtime and CUDA that the child had loaded in the end."""
+    figures: Mapping[str, Optional[float]] = field(default_factory=dict)
+    """``difference``, ``gpu_ms`` and ``cpu_ms`` of ``OrtTrials.measure``."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +106,10 @@ class OrtTrials:
             return SessionTrial(provider, tried.failure, tried.code, loaded=tried.loaded)
         on_cpu = self._try(SESSION_SECONDS, "compute", str(host), CPU).failure is None
         return SessionTrial(provider, tried.failure, tried.code, on_cpu=on_cpu, loaded=tried.loaded)
+
+    def measure(self, host: Path, samples: Path, name: str) -> TryOut:
+        """Run a model of ``samples``, a ``models.json``, on CUDA and on the CPU; compare and time them."""
+        return self._try(MEASURE_SECONDS, "measure", str(host), CUDA, str(samples), name)
 
     def _try(self, seconds: float, *arguments: str) -> TryOut:
         try:
@@ -156,6 +165,7 @@ def _read(process: ProcessAnswer) -> TryOut:
             gpu_memory_mib=None if used is None else used // 2**20,
             placement=_placement(log),
             loaded=loaded,
+            figures={name: answer[name] for name in ("difference", "gpu_ms", "cpu_ms") if name in answer},
         )
     except (ValueError, KeyError, TypeError):
         return _without_words(process)

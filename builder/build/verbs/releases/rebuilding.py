@@ -66,7 +66,7 @@ def rebuild_release(
     own, ``IntegrityError`` if an archive is not the one that its provenance names or ``trust`` requires, and
     what fetching and building raise.
     """
-    web = _web(wiring)
+    web = release_web(wiring)
     archives = released(wiring, release, web, trust)
     packages = [archive for archive in archives if variant in (None, archive.recipe.variant)]
     if not packages:
@@ -150,7 +150,8 @@ def _of_archive(package: Released) -> Released:
     return package
 
 
-def _web(wiring: Wiring) -> Web:
+def release_web(wiring: Wiring) -> Web:
+    """Return the network by which a release's small files are read."""
     certificates = trusted_certificates(wiring.env)
     return Web(
         open=partial(open_url, certificates=certificates),

@@ -1,0 +1,137 @@
+"""Tests of prove: what it refuses, what it writes of failures, and the numbers of a real host library."""
+
+import json
+from pathlib import Path
+
+import onnxruntime
+import pytest
+
+from builder.client.trials import ort_calls
+from builder.client.trials.try_out import OrtTrials, TryOut
+from builder.formats.json_values import json_text
+from builder.formats.ort_api import OrtApi
+from builder.formats.proof import SampleModel, SampleSet
+from builder.formats.session_log import CUDA_PROVIDER, Placement
+from tests.doubles.library import APPEND_CUDA, CREATE_SESSION, library
+from tests.doubles.machine import Machine
+from tests.doubles.release import name_of, replace_host
+from tests.support.schemas import schema
+
+ADD = SampleModel(
+    name="add",
+    tolerance=1e-3,
+    inputs=("a:f32:1:AADAPw==", "b:f32:1:AAAQQA=="),
+    outputs=("c",),
+)
+"""1.5 + 2.25, as little-endian floats."""
+
+NODES = "Number of nodes: 1"
+
+CUDA_35 = "CUDA failure 35: CUDA driver version is insufficient ; GPU=-1 ; hostname=vm ; expr=x"
+
+
+@pytest.fixture
+def samples(tmp_path: Path) -> Path:
+    folder = tmp_path / "models"
+    folder.mkdir()
+    (folder / "add.onnx").write_bytes(ort_calls.model())
+    (folder / "models.json").write_text(json_text(SampleSet(1, (ADD,))))
+    return folder
+
+
+@pytest.fixture
+def proving(machine: Machine, release: Path, samples: Path, tmp_path: Path) -> tuple[str, ...]:
+    """Return the command's words, on a machine with an installed package."""
+    assert machine.run("install", "--index", str(release)) == 0, machine.err
+    return ("prove", "--samples", str(samples), "--write", str(tmp_path / "proof.json"))
+
+
+@pytest.mark.parametrize(
+    ("host", "finding"),
+    [
+        (library("1.23.2", refuses=[APPEND_CUDA], why=CUDA_35), "CUDA error 35"),
+        (library("1.23.2", refuses=[CREATE_SESSION], why="Load /home/me/add.onnx failed"), "it failed"),
+        (library("1.23.2", crashes=[APPEND_CUDA]), "the process died of SIGILL"),
+        (library("1.23.2"), "it failed"),
+    ],
+)
+def test_a_failure_is_a_finding_that_names_no_machine(
+    machine: Machine, proving: tuple[str, ...], tmp_path: Path, host: bytes, finding: str
+) -> None:
+    replace_host(machine.lib.parent, host)
+    assert machine.run(*proving) == 6
+    assert f"add: {finding}" in machine.out
+    text = (tmp_path / "proof.json").read_text()
+    said = json.loads(text)
+    schema("proof").validate(said)
+    assert text in machine.err  # shown before it was written
+    assert [one["finding"] for one in said["models"]] == [finding]
+    assert (said["package"], said["capability"], said["driver"]) == (name_of("modern"), "8.6", "570.133.07")
+    assert said["own_libraries"] is True
+    assert not any(word in text for word in ("vm", "/home", str(tmp_path)))
+    assert machine.run(*proving, "--json") == 6
+    schema("client").validate(json.loads(machine.out))
+
+
+def test_right_numbers_are_written_and_wrong_ones_are_a_finding(
+    machine: Machine, proving: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No machine of these tests has a GPU, so the trial is made up."""
+    placement = Placement()
+    placement.add_message("VerifyEachNodeIsAssignedToAnEp", f"All nodes placed on [{CUDA_PROVIDER}]. {NODES}")
+    for apart, finding, code in ((1e-3, None, 0), (2e-3, "the numbers differ", 6)):
+        figures = {"difference": apart, "gpu_ms": 0.5, "cpu_ms": 1.5}
+        tried = TryOut(ran=True, version="1.23.2", placement=placement, figures=figures)
+        monkeypatch.setattr(OrtTrials, "measure", lambda *_, tried=tried: tried)
+        assert machine.run(*proving) == code
+        (said,) = json.loads((tmp_path / "proof.json").read_text())["models"]
+        wanted = {"name": "add", "nodes": 1, "cuda": 1, **figures, "finding": finding}
+        assert {key: value for key, value in said.items() if key != "sha256"} == wanted
+
+
+def test_nothing_is_written_where_it_cannot_or_may_not_be(
+    machine: Machine, proving: tuple[str, ...], tmp_path: Path
+) -> None:
+    assert machine.run("prove", "--samples", str(tmp_path)) == 2
+    machine.says = [False]
+    assert machine.run(*proving) == 3
+    machine.env = {"ORTPACKS_FORCE_CC": "none"}
+    assert machine.run(*proving) == 3
+    machine.env = {"ORTPACKS_FORCE_CC": "8.6"}
+    (machine.lib / "libonnxruntime.so.1").write_bytes(b"")
+    assert machine.run(*proving) == 7
+    assert not (tmp_path / "proof.json").exists()
+
+
+def test_an_archive_is_run_where_it_claims_the_card(
+    machine: Machine, proving: tuple[str, ...], release: Path, tmp_path: Path
+) -> None:
+    legacy = ("--package", str(release / f"{name_of('legacy')}.tar.zst"))
+    assert machine.run(*proving, *legacy) == 9
+    machine.env = {**machine.env, "ORTPACKS_FORCE_CC": "6.1"}
+    assert machine.run(*proving, *legacy) == 6
+    said = json.loads((tmp_path / "proof.json").read_text())
+    assert (said["package"], said["variant"]) == (name_of("legacy"), "legacy")
+
+
+def test_numbers_and_times_of_a_real_host_library(samples: Path) -> None:
+    (host,) = Path(onnxruntime.__file__).parent.glob("capi/libonnxruntime.so.*")
+    numbers, milliseconds = ort_calls.timed(OrtApi(str(host)), "cpu", ADD, samples / "add.onnx")
+    assert numbers == [[3.75]]
+    assert milliseconds > 0
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "apart"),
+    [
+        ([[1.0, 2.0], [3.0]], [[1.0, 2.5], [2.75]], 0.5),
+        ([[float("nan")]], [[1.0]], None),
+        ([[float("inf")]], [[float("inf")]], None),
+        ([[1.0]], [[1.0, 1.0]], None),
+        ([], [], None),
+    ],
+)
+def test_the_largest_difference(
+    ours: list[list[float]], theirs: list[list[float]], apart: float | None
+) -> None:
+    assert ort_calls.largest_difference(ours, theirs) == apart

@@ -60,7 +60,8 @@ def test_the_official_provider_places_nodes_as_elsewhere_and_its_numbers_are_wro
     assert invoke("client", "--dist", dist).returncode == 0
     refused = invoke("cards", "--dist", dist, "--add", tmp_path / f"ortpacks-proof-{capability}.json")
     assert refused.returncode == 2
-    assert re.findall(r"(\S+): .* cannot be", refused.stderr) == ["card"], refused.stderr
+    wrong = re.findall(r"(\w+): '.*' cannot be", refused.stdout + refused.stderr)
+    assert wrong == ["card"], refused.stderr
 
 
 def test_a_minimal_package_fits_and_runs_no_node_on_the_card(

@@ -25,9 +25,9 @@ VERSION = "1.31.1"
 
 
 @pytest.fixture(scope="module")
-def emulated(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str | Path], Path]:
+def emulated(module_folder: Path) -> tuple[list[str | Path], Path]:
     """Return the command that runs a program of a slim Debian for ARM, and the root folder of this system."""
-    wiring, root = Wiring(ROOT), tmp_path_factory.mktemp("arm64")
+    wiring, root = Wiring(ROOT), module_folder
     suite, packages = wiring.project.image.suite, wiring.project.image.packages
     tar = wiring.rootfs(wiring.reporter).slim(suite, list(packages), "arm64")
     subprocess.run(["tar", "--extract", f"--file={tar}", f"--directory={root}"], check=True)

@@ -115,9 +115,9 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(legacy_package: Path, tmp_path_factory: pytest.TempPathFactory) -> World:
+def world(legacy_package: Path, module_folder: Path) -> World:
     assert legacy_package.exists(), "built, so its units are in the cache"
-    return World(tmp_path_factory.mktemp("compile-faults"))
+    return World(module_folder)
 
 
 def to_compile(text: str) -> int:

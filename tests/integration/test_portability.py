@@ -43,8 +43,8 @@ OWN = (HOST, BRIDGE, PROVIDER)
 
 
 @pytest.fixture(scope="module")
-def package(legacy_package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return unpack(legacy_package, tmp_path_factory.mktemp("portable") / "package")
+def package(legacy_package: Path, module_folder: Path) -> Path:
+    return unpack(legacy_package, module_folder / "package")
 
 
 @pytest.fixture(scope="module")
@@ -59,12 +59,12 @@ def bench(tools: CheckTools) -> SelftestBench:
 
 
 @pytest.fixture(scope="module")
-def compiler(tools: CheckTools, tmp_path_factory: pytest.TempPathFactory) -> Compiler:
-    return Compiler(tools.toolchain(), tmp_path_factory.mktemp("compiled"))
+def compiler(tools: CheckTools, module_folder: Path) -> Compiler:
+    return Compiler(tools.toolchain(), module_folder)
 
 
 @pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[System], str]]:
+def image() -> Iterator[Callable[[System], str]]:
     """Yield a function from a system to its image, which the first call makes."""
     if shutil.which("mmdebstrap") is None:
         pytest.skip("needs mmdebstrap, which makes the other systems: apt-get install mmdebstrap")

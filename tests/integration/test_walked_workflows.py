@@ -6,6 +6,7 @@ import itertools
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -27,8 +28,8 @@ GITHUBS_ALONE = {
 
 
 @pytest.fixture(scope="module")
-def fork(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fork]:
-    with forked(tmp_path_factory.mktemp("forked")) as made:
+def fork(module_folder: Path) -> Iterator[Fork]:
+    with forked(module_folder) as made:
         yield made
 
 

@@ -67,8 +67,8 @@ IN_INDEX = {"capabilities", "driver", "generations"}
 
 
 @pytest.fixture(scope="module")
-def wine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wine]:
-    with windows(tmp_path_factory.mktemp("wine") / "prefix", Wiring(ROOT).cache) as made:
+def wine(module_folder: Path) -> Iterator[Wine]:
+    with windows(module_folder / "prefix", Wiring(ROOT).cache) as made:
         yield made
 
 
@@ -80,12 +80,12 @@ def official() -> Path:
 
 
 @pytest.fixture(scope="module")
-def release(wine: Wine, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def release(wine: Wine, module_folder: Path) -> Path:
     """Build the real package, thin and as gzip, the form that every Python reads; return its folder.
 
     The folder has the index and the client too.
     """
-    shop = bundling(tmp_path_factory.mktemp("windows"), layouts=(Layout.THIN,), forms=(Form.GZ,))
+    shop = bundling(module_folder / "windows", layouts=(Layout.THIN,), forms=(Form.GZ,))
     options = BuildOptions(plan_options=PlanOptions(base="assembled", mixed=True))
     VariantBuild(shop, shop.project.variants["windows"], options, shop.reporter).build()
     make_client(shop)
@@ -93,14 +93,15 @@ def release(wine: Wine, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_client(ROOT, tmp_path_factory.mktemp("client") / "ortpacks.pyz", None)
+def client(module_folder: Path) -> Path:
+    return build_client(ROOT, module_folder / "ortpacks.pyz", None)
 
 
 @pytest.fixture(scope="module")
-def small(official: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def small(official: Path, module_folder: Path) -> Path:
     """Write packages with the official host library: two for the CPU, one for CUDA without a provider."""
-    folder = tmp_path_factory.mktemp("small")
+    folder = module_folder / "small"
+    folder.mkdir()
     bridge = "onnxruntime_providers_shared.dll"
     files = {f"lib/{name}": (official / name).read_bytes() for name in ("onnxruntime.dll", bridge)}
     entries = []
@@ -173,14 +174,15 @@ def test_from_the_first_install_to_the_last_file(wine: Wine, client: Path, small
 
 
 @pytest.fixture(scope="module")
-def installed(wine: Wine, release: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def installed(wine: Wine, release: Path, module_folder: Path) -> Path:
     """Install the thin package and NVIDIA's wheels by the client under Wine; return its library folder."""
     (thin,) = release.glob("ortpacks-windows-*-thin-win-x64.tar.gz")
     with tarfile.open(thin) as package:
         manifest = package.extractfile(f"{thin.name.removesuffix('.tar.gz')}/manifest.json")
         assert manifest is not None
         theirs = [wheel for wheel in json.load(manifest)["wheels"] if wheel["file"].startswith("nvidia")]
-    wheels, store = tmp_path_factory.mktemp("wheels"), Wiring(ROOT).cache / "store"
+    wheels, store = module_folder / "wheels", Wiring(ROOT).cache / "store"
+    wheels.mkdir()
     for wheel in theirs:
         sha256 = wheel["sha256"]
         (wheels / wheel["file"]).symlink_to(store / sha256[:2] / sha256 / wheel["file"])

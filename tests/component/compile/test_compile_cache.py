@@ -1,7 +1,7 @@
-"""Tests of compile caches as ccache in a build container uses them: HTTP there, a socket, and the
-agent here."""
+"""Tests of compile caches as ccache in a build container uses them: HTTP there, the agent here, and codes of objects."""
 
 import errno
+import hmac
 import os
 import re
 import socket
@@ -16,9 +16,17 @@ from unittest.mock import Mock
 import pytest
 
 from builder import errors
-from builder.compile.compile_cache import CompileCaches, FolderCache, compile_cache, served
-from builder.errors import BuilderError, CheckFailedError, DiskError, TransferError, ValidationError
+from builder.compile.compile_cache import CompileCache, CompileCaches, FolderCache, compile_cache, served
+from builder.errors import (
+    BuilderError,
+    CheckFailedError,
+    DiskError,
+    IntegrityError,
+    TransferError,
+    ValidationError,
+)
 from builder.farm import agent, storage
+from builder.io.wiring import COMPILE_CACHE_KEY
 from tests.support.cache_servers import KEY, KEYS, ccache
 from tests.support.fakes.ports import FakeReporter
 from tests.support.messages import Told
@@ -338,3 +346,58 @@ def test_an_object_that_may_not_be_read_is_told(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(Path, "read_bytes", refuse)
     with pytest.raises(DiskError, match=rf"^{tmp_path / KEY}: Permission denied\. Fix its owner or mode"):
         cache.get(KEY)
+
+
+OURS, OTHER = "4f1c0c6e2b7a9d35", "a key of somebody else"
+
+
+def sealed(folder: Path, key: str = OURS) -> CompileCache:
+    return compile_cache(str(folder), "--compile-cache", {COMPILE_CACHE_KEY: key})
+
+
+def code(key: str, name: str, value: bytes) -> bytes:
+    return hmac.new(key.encode(), name.encode() + b"\n" + value, "sha256").digest()
+
+
+def test_objects_come_back_to_those_who_have_the_key(tmp_path: Path) -> None:
+    sealed(tmp_path).put(KEY, b"made")
+    assert (sealed(tmp_path).get(KEY), sealed(tmp_path).has(KEY)) == (b"made", True)
+    assert (sealed(tmp_path).get("cd/efghijklmnop"), sealed(tmp_path).has("cd/efghijklmnop")) == (None, False)
+    assert (tmp_path / KEY).read_bytes() == code(OURS, KEY, b"made") + b"made"
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        code(OTHER, KEY, b"false") + b"false",
+        b"false",
+        code(OURS, "cd/efghijklmnop", b"false") + b"false",
+        code(OURS, KEY, b"made") + b"mad!",
+        b"",
+    ],
+    ids=["another key", "no key", "another name", "changed", "empty"],
+)
+def test_an_object_of_another_is_not_used_and_told_once(tmp_path: Path, stored: bytes) -> None:
+    (tmp_path / KEY).parent.mkdir()
+    (tmp_path / KEY).write_bytes(stored)
+    with pytest.raises(IntegrityError, match=f"{KEY} was not stored with the key in {COMPILE_CACHE_KEY}"):
+        sealed(tmp_path).get(KEY)
+    reporter = FakeReporter()
+    with ccache(CompileCaches(shared=sealed(tmp_path)), reporter) as one:
+        assert [one.ask("GET", KEY), one.ask("GET", KEY)] == [(404, b"")] * 2
+    (warned,) = [line for line in reporter.lines if line[0] == "!"]
+    assert warned.endswith("The build goes on without it.")
+
+
+@pytest.mark.parametrize("key", [OURS[1:], ""], ids=["short", "of a file that is not there"])
+def test_a_key_that_could_be_guessed_is_refused(tmp_path: Path, key: str) -> None:
+    with pytest.raises(
+        ValidationError, match=rf"{COMPILE_CACHE_KEY} has fewer than 16 characters.*openssl rand -hex 32"
+    ):
+        sealed(tmp_path, key)
+
+
+def test_a_key_may_be_of_any_bytes(tmp_path: Path) -> None:
+    key = os.fsdecode(b"\xff\xfe" * 8)
+    sealed(tmp_path, key).put(KEY, b"made")
+    assert sealed(tmp_path, key).get(KEY) == b"made"

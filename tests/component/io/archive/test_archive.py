@@ -22,12 +22,20 @@ from backports import zstd
 from builder.config.variants import Preset
 from builder.contents.integrity import parse_checksums, read_checksums, update_checksums
 from builder.contents.package_manifest import ChangedFileError, Content
-from builder.errors import BuilderError, DiskError, IntegrityError, ParseError, ValidationError
+from builder.errors import (
+    BuilderError,
+    DiskError,
+    IntegrityError,
+    NothingToDoError,
+    ParseError,
+    ValidationError,
+)
 from builder.files.digest import Digest, file_digest
 from builder.formats.package_names import Form
 from builder.io.archive.client_zipapp import imported_modules
 from builder.io.archive.package_writer import EARLIEST_MTIME, PackageWriter
 from builder.io.archive.unpacking import extract, manifest_bytes
+from builder.prove.verify import members_in
 from tests.support.factories import archiving
 from tests.support.factories.archives import member
 from tests.support.fakes.ports import FakeReporter
@@ -301,3 +309,28 @@ def test_modules_are_looked_for_by_one_thread_at_a_time(
     monkeypatch.setattr(ModuleFinder, "run_script", look)
     with ThreadPoolExecutor(2) as threads:
         assert list(threads.map(imported_modules, [tmp_path] * 2, ["a.py"] * 2)) == [(), ()]
+
+
+def _tree(folder: Path, *names: str) -> Path:
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"")
+    return folder
+
+
+def test_the_libraries_of_a_plain_folder(tmp_path: Path) -> None:
+    folder = _tree(tmp_path, "libonnxruntime.so.1", "README", "include/onnx.h", "libcudart.so.12")
+    assert [(member.path, member.vendor) for member in members_in(folder)] == [
+        ("lib/libcudart.so.12", "nvidia"),
+        ("lib/libonnxruntime.so.1", "onnxruntime"),
+    ]
+
+
+@pytest.mark.parametrize("names", [("README",), ("manifest.json", "licenses/a"), ("lib/sub/.keep",)])
+def test_a_folder_without_any_library(tmp_path: Path, names: tuple[str, ...]) -> None:
+    folder = _tree(tmp_path, *names)
+    if names[0].startswith("lib/"):
+        (folder / names[0]).unlink()
+    with pytest.raises(NothingToDoError, match="No library in"):
+        members_in(folder)

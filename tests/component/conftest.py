@@ -6,13 +6,17 @@ Files of these tests are small, and lie in memory where the machine has a file s
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
 from builder.build.verbs.releases.releasing import add_programs
+from builder.facts.ort.configured import Configure, Configured, Trace
 from builder.io.archive.client_zipapp import build_client
+from builder.io.cmake import laid_out as lay_out
+from builder.io.process import ProcessRunner
 from builder.io.wiring import Wiring
 from tests.support import ROOT
 from tests.support.factories.project_copy import Place, copied_to, times_below
@@ -51,6 +55,30 @@ def tmp_path_factory(
 
 def _free(folder: Path) -> int:
     return shutil.disk_usage(folder).free
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _cmake_is_asked_once() -> Iterator[None]:
+    """Keep what CMake makes of a source: most tests have one of a few sources, of which many ask hundreds."""
+    made: dict[object, Configured] = {}
+
+    @contextmanager
+    def laid_out(runner: ProcessRunner, program: str, files: Mapping[str, str]) -> Iterator[Configure]:
+        laid = list[Configure]()
+        with ExitStack() as stack:
+
+            def answer(settings: Mapping[str, str], trace: Trace) -> Configured:
+                asked = (program, frozenset(files.items()), frozenset(settings.items()), trace)
+                if asked not in made:
+                    laid[:] = laid or [stack.enter_context(lay_out(runner, program, files))]
+                    made[asked] = laid[0](settings, trace)
+                return made[asked]
+
+            yield answer
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("builder.io.wiring.laid_out", laid_out)
+        yield
 
 
 @pytest.fixture

@@ -8,11 +8,13 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from builder.build.verbs.releases.releasing import add_programs
+from builder.config.load import load_project, parse_lock
 from builder.facts.ort.configured import Configure, Configured, Trace
 from builder.io.archive.client_zipapp import build_client
 from builder.io.cmake import laid_out as lay_out
@@ -58,8 +60,8 @@ def _free(folder: Path) -> int:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _cmake_is_asked_once() -> Iterator[None]:
-    """Keep what CMake makes of a source: most tests have one of a few sources, of which many ask hundreds."""
+def _made_once() -> Iterator[None]:
+    """Keep what CMake makes of a source, and what is read of a text: most tests have one of a few of each."""
     made: dict[object, Configured] = {}
 
     @contextmanager
@@ -78,7 +80,12 @@ def _cmake_is_asked_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("builder.io.wiring.laid_out", laid_out)
+        for read in (load_project, parse_lock):
+            patch.setattr(f"builder.io.wiring.{read.__name__}", cache(read))
         yield
+        project, lock = Wiring(ROOT).project, Wiring(ROOT).committed_lock
+        patch.undo()
+        assert (project, lock) == (Wiring(ROOT).project, Wiring(ROOT).committed_lock), "a test changed them"
 
 
 @pytest.fixture

@@ -59,19 +59,19 @@ def test_a_former_verb_is_told_with_what_took_its_place(copied: Place, word: str
     assert said in done.stderr
 
 
-def test_the_completion_of_bash_knows_verbs_and_flags() -> None:
+def test_the_completion_of_bash_knows_verbs_and_flags(copied: Place) -> None:
     script = """
-        eval "$("$PYTHON" -m builder.build.verbs.command_line --print-completion-script bash)"
         complete -p ./run
         asked() { COMP_WORDS=("$@"); _complete_./run ./run "${!#}"; echo "${COMPREPLY[*]}"; }
         asked ./run inst
         asked ./run build --var
     """
+    printed = copied.run("--print-completion-script", "bash").stdout
     # The script starts ./run, which may make .venv: this program replaces it and starts the command line as
     # ./run does.
     program = 'exec "$PYTHON" -m builder.build.verbs.command_line "$@"'
     done = subprocess.run(
-        ["bash", "-c", f"function ./run {{ ( {program} ); }}\n{script}"],
+        ["bash", "-c", f"function ./run {{ ( {program} ); }}\n{printed}\n{script}"],
         cwd=ROOT,
         env={**os.environ, "PYTHON": sys.executable},
         text=True,

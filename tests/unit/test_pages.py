@@ -1,6 +1,7 @@
 """Tests of README and docs: generated parts are up to date, links lead to pages, and the first
 screen is short."""
 
+import json
 import re
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from builder.build.verbs.pages import FILES, PARTS, pages, rendered
 from builder.errors import BuilderError, ConfigError
+from builder.finding import Code
 from builder.io.wiring import Wiring
 from tests.support import ROOT
 from tests.support.fakes.ports import FakeReporter
@@ -105,6 +107,13 @@ def test_each_exit_code_stands_in_the_reference() -> None:
 def test_the_reference_has_what_the_code_has(page: str, parts: list[str]) -> None:
     text = (ROOT / f"docs/reference/{page}.md").read_text(encoding="utf-8")
     assert [part for part in parts if part not in text] == []
+
+
+def test_the_reference_has_a_row_for_every_code() -> None:
+    text = (ROOT / "docs/reference/codes.md").read_text(encoding="utf-8")
+    advice = json.loads((ROOT / "builder/client/doctor/advice.json").read_text(encoding="utf-8"))
+    assert re.findall(r"^\| (D\d{3}) \| \w+ \| .+ \| .+ \| .+ \|$", text, re.MULTILINE) == sorted(advice)
+    assert re.findall(r"^\| `([A-Z]\d{3})` \| .+ \|$", text, re.MULTILINE) == [code.name for code in Code]
 
 
 def anchors(page: str) -> set[str]:

@@ -1,4 +1,4 @@
-"""Tests of compile caches as ccache in a build container uses them: HTTP there, the agent here, and codes of objects."""
+"""Tests of compile caches as ccache uses them: HTTP in the container, the agent here, codes of objects."""
 
 import errno
 import hmac

@@ -1,4 +1,4 @@
-"""Tests of inference and embedding: tensors, faulty requests, and texts of similar length that share a run."""
+"""Tests of inference and embedding: tensors, faulty requests, texts of similar length in one run."""
 
 import gc
 import json

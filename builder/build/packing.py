@@ -239,6 +239,8 @@ def command_of(plan: BuildPlan, plan_options: PlanOptions) -> str:
     ours = plan.project.onnxruntime
     origin = plan_options.origin or ours.origin
     flags = {"variant": plan.variant.name}
+    if plan.variant.form is not plan.project.packages[plan.variant.name].form:
+        flags["form"] = plan.variant.form.value
     if plan_options.profile and plan.profile and _is_named(plan_options.profile, ours.profile, origin):
         flags["profile"] = plan_options.profile.value
     if plan_options.host and plan.profile and _is_named(plan_options.host, ours.host, origin):

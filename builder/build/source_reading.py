@@ -13,22 +13,23 @@ from itertools import product
 from pathlib import Path
 
 from builder.config.inputs import Input
-from builder.config.profiles import known_options, reading_settings
-from builder.config.repairs import all_repairs
+from builder.config.profiles import is_plugin_known, known_options, reading_settings
+from builder.config.repairs import of_form
 from builder.config.variants import Base
 from builder.console import Reporter
 from builder.errors import ParseError
 from builder.facts.gpu.compatibility import NVCCS
 from builder.facts.ort import known_rules
 from builder.facts.ort.configured import Call, SourceLine, Trace
-from builder.facts.ort.known_rules import DATA, ReadSource, is_read, read_sources, text_of
+from builder.facts.ort.known_rules import DATA, ReadSource, is_read, read_sources, rules_for, text_of
+from builder.facts.ort.plugin_source import is_of_plugin, plugin_in
 from builder.facts.ort.rule_reader import read_rules
 from builder.facts.ort.source_rules import SourceRules
 from builder.facts.ort.source_tree import BELOW, SourceTree, is_wanted
 from builder.farm.repair import Repair, advice, repaired
 from builder.files.atomic_write import write_file
 from builder.files.file_lock import exclusive
-from builder.formats.package_names import Profile
+from builder.formats.package_names import PackageForm, Profile
 from builder.io import cmake
 from builder.io.store import texts_in
 from builder.io.wiring import Wiring
@@ -40,17 +41,21 @@ _READER = (
 """What a reading depends on besides the source."""
 
 
-def rules_of(wiring: Wiring, base: Base, reporter: Reporter) -> SourceRules | None:
-    """Return the rules of a base's source, which is fetched if needed.
+def rules_of(
+    wiring: Wiring, base: Base, reporter: Reporter, form: PackageForm = PackageForm.PROVIDER
+) -> SourceRules | None:
+    """Return the rules of a base's source for packages of a form. The source is fetched if needed.
 
     ``None`` where those that are stored for its version hold (``rules_for``): of a release's own source, and
-    of one without a pin. Raises ``ParseError`` and what fetching it does.
+    of one without a pin. Stored rules are those of providers. Raises ``ParseError`` and what fetching does.
     """
     item, version = base.source.item, base.ort_version
     is_stored = item.is_release(version) and (is_read(version) or not wiring.is_trial)
+    if form is PackageForm.PLUGIN:
+        is_stored = is_read(version) and item.is_release(version) and not is_plugin_known(rules_for(version))
     if is_stored or wiring.lock.is_open(item):
         return None
-    return _kept(wiring, item, base.toolkit.version, reporter)
+    return _kept(wiring, item, base.toolkit.version, reporter, form)
 
 
 def store_rules(wiring: Wiring, reporter: Reporter) -> None:
@@ -85,43 +90,57 @@ def commands_of(wiring: Wiring, texts: Mapping[str, str]) -> Iterator[Call]:
             yield from configure({**settings, "READER_ANSWER": found}, Trace.WRITTEN).calls
 
 
-def _kept(wiring: Wiring, item: Input, cuda: str, reporter: Reporter) -> SourceRules:
-    settings = reading_settings()
+def _kept(
+    wiring: Wiring,
+    item: Input,
+    cuda: str,
+    reporter: Reporter,
+    form: PackageForm = PackageForm.PROVIDER,
+) -> SourceRules:
+    settings = reading_settings(form=form)
     reader = [path.read_bytes() for path in sorted(_READER)]
-    what = repr((wiring.lock.pins[item.key], cuda, sorted(settings.items()), all_repairs())).encode()
+    what = repr((wiring.lock.pins[item.key], cuda, sorted(settings.items()), of_form(form))).encode()
     file = wiring.cache / "rules" / f"{hashlib.sha256(b''.join((*reader, what))).hexdigest()[:32]}.json"
     with exclusive(file.with_suffix(".lock"), lambda: reporter.say("waiting: another reads the source")):
         if not file.exists():
             reporter.say(f"reading {item.spec}: some 20 s, once")
             tar = wiring.store(wiring.lock, reporter).fetch(item)
-            rules = _read(wiring, tar, item, settings, cuda)
+            rules = _read(wiring, tar, item, settings, cuda, form)
             write_file(file, known_rules.dumps(rules).encode())
         return known_rules.loads(SourceRules, file.read_text(encoding="utf-8"))
 
 
-def _read(wiring: Wiring, tar: Path, item: Input, settings: Mapping[str, str], cuda: str) -> SourceRules:
-    to_repair = {repair.file for repair in all_repairs().values() if not repair.dependency}
+def _read(
+    wiring: Wiring, tar: Path, item: Input, settings: Mapping[str, str], cuda: str, form: PackageForm
+) -> SourceRules:
+    to_repair = {repair.file for repair in of_form(form).values() if not repair.dependency}
+    as_plugin = form is PackageForm.PLUGIN
+
+    def is_used(path: str) -> bool:
+        return is_wanted(path) or path in to_repair or (as_plugin and is_of_plugin(path))
+
     try:
-        texts = texts_in(
-            tar, lambda path: is_wanted(path) or path in to_repair, item.folders_above, (".cc", ".cu")
-        )
-        repairs = repair_texts(texts)
+        texts = texts_in(tar, is_used, item.folders_above, (".cc", ".cu"))
+        repairs = repair_texts(texts, form)
+        plugin = plugin_in(texts) if as_plugin else None
         files = {path: "" if path.startswith(BELOW) else text for path, text in texts.items()}
         with wiring.cmake(files) as configure:
             rules = read_rules(SourceTree.read(texts), configure, settings, cuda=cuda)
-        return replace(rules, repairs=repairs)
+        return replace(rules, repairs=repairs, plugin=plugin)
     except ParseError as error:
         error.what = f"{item.spec}: {error.what}"
         raise
 
 
-def repair_texts(texts: MutableMapping[str, str]) -> Mapping[str, SourceLine]:
+def repair_texts(
+    texts: MutableMapping[str, str], form: PackageForm = PackageForm.PROVIDER
+) -> Mapping[str, SourceLine]:
     """Repair the texts of a source by path, and return the repairs that it needs by name, with their lines.
 
-    Raises ``ParseError`` for a repair that does not fit.
+    They are those of packages of ``form``. Raises ``ParseError`` for a repair that does not fit.
     """
     places: dict[str, SourceLine] = {}
-    for name, repair in all_repairs().items():
+    for name, repair in of_form(form).items():
         if not repair.dependency and repair.file in texts and repair.beside in {"", *places}:
             texts[repair.file], line = _repaired(texts[repair.file], repair)
             places |= {name: SourceLine(repair.file, line)} if line else {}

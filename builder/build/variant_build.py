@@ -65,7 +65,7 @@ from builder.errors import (
 from builder.facts.gpu.architectures import Arch
 from builder.farm import costs
 from builder.finding import require_no_errors
-from builder.formats.package_names import CUDA, LINUX, SERVED
+from builder.formats.package_names import CUDA, LINUX, SERVED, Host
 from builder.io.process import side_by_side
 from builder.io.store import FileStore
 from builder.io.wiring import Wiring
@@ -135,7 +135,8 @@ class VariantBuild:
     def _planner(self) -> Planner:
         wiring, name, options = self._wiring, self._variant.name, self._options.plan_options
         release = options.release  # it takes the pins that are committed
-        host = options.host or wiring.project.onnxruntime.host
+        form = self._variant.form
+        host = Host.SOURCE if self._variant.is_plugin else options.host or wiring.project.onnxruntime.host
 
         def refuse(wheel: Input) -> None:
             require_no_errors(check_pins([wheel.key], name), f"{name} {_NOT_RELEASABLE}")
@@ -147,7 +148,7 @@ class VariantBuild:
             native_sm=cache(native_sm),
             needed_libraries=needed_libraries,
             reporter=self._reporter,
-            rules=lambda base: rules_of(wiring, base, self._reporter),
+            rules=lambda base: rules_of(wiring, base, self._reporter, form),
             pin=None if release else lambda base: pin_base(wiring, base, self._reporter, host),
         )
 
@@ -334,6 +335,11 @@ class VariantBuild:
         Raises ``NothingToDoError`` for a platform that the variant has no image for, and what
         ``RuntimeImage.make`` and ``publish_index`` do.
         """
+        if self._variant.is_plugin:
+            raise NothingToDoError(
+                f"{self._variant.name} is a plug-in, and an image runs a package's own host library",
+                advice="Use --form provider.",
+            )
         platforms = options.platforms or (self._variant.platform,)
         served = (LINUX,) if self._variant.provider == CUDA else SERVED[self._variant.provider]
         for platform in platforms:

@@ -288,6 +288,7 @@ Source: 1.21.0's onnxruntime_providers_cuda.cmake lines 5 to 45.
 """
 
 _CANNOT = {
+    None: "models with com.microsoft operators in them, or made by the host's optimisations",
     Host.WHEEL: "transformer models at the default optimisation level",
     Host.SOURCE: "models with com.microsoft operators in them",
 }
@@ -371,7 +372,8 @@ def forecast(
         "cuda": plan.project.cuda.version if plan.variant.sm else None,
         "cuda_reason": plan.cuda_reason or None,
         "profile": plan.profile.value if plan.profile else None,
-        "host": plan.host.value if plan.profile else None,
+        "host": plan.host_origin if plan.profile else None,
+        "form": plan.variant.form.value,
         "sm": [str(arch) for arch in plan.variant.sm],
         "widened_by": [str(arch) for arch in plan.added],
         "compile": work_document(compile_work(plan, costs), jobs),
@@ -435,10 +437,8 @@ def _faster(plan: BuildPlan, costs: Mapping[str, Cost], jobs: int | None) -> str
 
 
 def _unmeasured(plan: BuildPlan, costs: Mapping[str, Cost]) -> str:
-    known = any(_PROVIDER.match(output) is None for output in costs)
-    return (
-        "" if known or plan.host is Host.WHEEL else " without the host library, whose cost was not measured"
-    )
+    known = any(_PROVIDER.match(output) is None for output in costs) or plan.host is not Host.SOURCE
+    return "" if known else " without the host library, whose cost was not measured"
 
 
 def _difference(wider: BuildPlan, narrower: BuildPlan, costs: Mapping[str, Cost]) -> str:

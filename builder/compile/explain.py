@@ -161,6 +161,11 @@ def _notes(plan: BuildPlan, division: CompilePlan) -> Iterator[str]:
     if plan.cuda_reason:
         yield f"CUDA {cost_of_cuda(plan)}"
     yield from plan.rules.notes
+    if plugin := plan.rules.plugin if plan.variant.is_plugin else None:
+        yield f"hosts from {plugin.oldest_host.value} on register it ({plugin.oldest_host.line})"
+        yield f"it is made for ORT_API_VERSION {plugin.api_version.value} ({plugin.api_version.line})"
+        if schemas := plugin.contrib_schemas:
+            yield f"sha256 of its contrib operators' schemas: {schemas.value} ({schemas.line})"
     for repair in plan.repairs:
         place = plan.rules.repairs.get(repair.name)
         where = (

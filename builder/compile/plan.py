@@ -210,8 +210,15 @@ class Planner:
     def _choose_origin(self, project: Project, variant: Variant, base: str) -> tuple[Origin, str]:
         version = _released(project, self.options, base)
         wish = self.options.origin or project.onnxruntime.origin
+        if variant.is_plugin and wish is Origin.WHEEL:
+            raise CompatibilityError(
+                f"variant {variant.name}: form plugin is compiled, and --origin wheel repacks",
+                advice="Use --origin source (or auto).",
+            )
         if reason := self._why_compiled(project, base, wish):
             return Origin.SOURCE, reason
+        if variant.is_plugin:
+            return Origin.SOURCE, "a plug-in is compiled"
         wheel = ort_wheel(version)
         provider = self.unpack(wheel) / PROVIDERS_IN_WHEELS[variant.platform]
         other = _another_cuda(project, self.needed_libraries(provider))
@@ -270,8 +277,10 @@ def _report_decisions(decided: BuildPlan, reporter: Reporter, *, trial: bool) ->
     reporter.say(f"base     {decided.base}: {decided.base_reason}")
     reporter.say(f"origin   {decided.origin.value}: {decided.origin_reason}")
     contents = (
-        f"profile {decided.profile.value}, host {decided.host.value}" if decided.profile else "as released"
+        f"profile {decided.profile.value}, host {decided.host_origin}" if decided.profile else "as released"
     )
+    if plugin := decided.rules.plugin if decided.variant.is_plugin else None:
+        contents += f"; plug-in {plugin.version.value} for hosts from {plugin.oldest_host.value} on"
     reporter.say(f"ort      {decided.ort_version}, {contents}")
     if decided.cuda_reason:
         reporter.say(f"cuda     {cost_of_cuda(decided)}")
@@ -431,10 +440,21 @@ def decide(project: Project, variant: Variant, options: PlanOptions, base: str, 
         origin=origin,
         origin_reason="",
         profile=(options.profile or project.onnxruntime.profile) if compiled else None,
-        host=(options.host or project.onnxruntime.host) if compiled else Host.WHEEL,
+        host=_host(project, variant, options) if compiled else Host.WHEEL,
         ort_version=version,
         ort_wheel=ort_wheel(version),
     )
+
+
+def _host(project: Project, variant: Variant, options: PlanOptions) -> Host | None:
+    if not variant.is_plugin:
+        return options.host or project.onnxruntime.host
+    if options.host:
+        raise ValidationError(
+            f"--host {options.host.value} says where the host library comes from, and a plug-in has none",
+            advice="Leave --host or --form plugin out.",
+        )
+    return None
 
 
 def _lint(decided: BuildPlan) -> list[Finding]:
@@ -492,12 +512,12 @@ def _without_kernels(decided: BuildPlan) -> Iterator[Finding]:
     if decided.profile is None:
         return
     missing = cannot_run(decided.profile.value, decided.ort_version)
-    if consequence := consequence_of(missing, decided.host.value):
+    if consequence := consequence_of(missing, decided.host_origin):
         yield Finding(
             code=Code.C011,
             path="onnxruntime.profile",
             message=f"operators without CUDA kernels in the package: {counted(missing)}. {consequence.means}",
             wanted=f"--profile full{consequence.otherwise}",
-            got=f"profile {decided.profile.value}, host {decided.host.value}",
+            got=f"profile {decided.profile.value}, host {decided.host_origin}",
             severity=Severity.WARNING,
         )

@@ -119,6 +119,7 @@ def _view(plan: BuildPlan, division: CompilePlan, key: str, lock: Lock) -> dict[
         "targets": build_targets(plan.host),
         "outputs": _outputs(plan),
         "compiles_host": plan.host is Host.SOURCE,
+        "is_plugin": plan.variant.is_plugin,
         "patches": [PurePosixPath(patch).name for patch in plan.patches],
         "repairs": dumps(plan.repairs) if plan.repairs else "",
         "has_driver": _DRIVER in plan.rules.linked,
@@ -148,16 +149,19 @@ def _package_directory(role: str, toolkit: BaseToolkit) -> str:
 def ninja_tree(plan: BuildPlan, key: str) -> str:
     """Return the name of the cache mount with the Ninja tree of a toolchain; ``AHEAD`` is added to it."""
     profile = plan.profile.value if plan.profile else "official"
-    return f"ortpacks-{plan.variant.name}-{profile}-{plan.host.value}-{key}"
+    return f"ortpacks-{plan.variant.folder}-{profile}-{plan.host_origin}-{key}"
 
 
 def _title(plan: BuildPlan) -> str:
     names = " ".join(f"sm_{arch}" for arch in plan.variant.sm)
     how = f"compiled, profile {plan.profile.value}" if plan.profile else "from the official wheel"
+    how = f"plug-in, {how}" if plan.variant.is_plugin else how
     return f"{plan.variant.name} ({names}): ORT {plan.ort_version} {how}, base {plan.base}"
 
 
 def _outputs(plan: BuildPlan) -> tuple[str, ...]:
+    if plan.host is None:
+        return ("libonnxruntime_providers_cuda.so",)
     provider = ("libonnxruntime_providers_cuda.so", "libonnxruntime_providers_shared.so")
     return provider if plan.host is Host.WHEEL else (*provider, f"libonnxruntime.so.{plan.ort_version}")
 

@@ -49,7 +49,8 @@ class BuildPlan:
     origin_reason: str
     profile: Profile | None
     """Profile of the compiled ORT; ``None`` for origin wheel."""
-    host: Host
+    host: Host | None
+    """Where the host library comes from; ``None`` for a plug-in, which has none."""
     ort_version: str
     """Version of the libraries in the package."""
     ort_wheel: Input
@@ -76,6 +77,11 @@ class BuildPlan:
         return self.project.bases[self.base]
 
     @property
+    def host_origin(self) -> str:
+        """Where the host library comes from, as manifests name it: ``wheel``, ``source`` or ``none``."""
+        return self.host.value if self.host else "none"
+
+    @property
     def patches(self) -> tuple[str, ...]:
         """The base's patches to the sources that are compiled."""
         return self.on.patches if self.base != NO_BASE else ()
@@ -84,7 +90,8 @@ class BuildPlan:
     def repairs(self) -> tuple[Repair, ...]:
         """The repairs of the sources that the set needs."""
         overrides = self.on.dependencies if self.base != NO_BASE else {}
-        return repairs_for(self.rules, self.variant.sm, [name for name, one in overrides.items() if one.item])
+        given = [name for name, one in overrides.items() if one.item]
+        return repairs_for(self.rules, self.variant.sm, given, self.variant.form)
 
     @property
     def layouts(self) -> tuple[Layout, ...]:
@@ -110,6 +117,7 @@ def package_name(plan: BuildPlan, layout: Layout = Layout.FULL) -> PackageName:
         profile=profile if profile in REDUCED else None,
         layout=layout.value,
         platform=plan.variant.platform,
+        form=plan.variant.form,
     )
 
 

@@ -359,9 +359,9 @@ VariantName = Annotated[
     str,
     TextForm(
         "a variant's name",
-        f"(?!(?:{'|'.join(_FOLDERS_IN_DIST)})$)[a-z]([a-z0-9-]{{0,38}}[a-z0-9])?",
+        f"(?!(?:{'|'.join(_FOLDERS_IN_DIST)}|.*-plugin)$)[a-z]([a-z0-9-]{{0,38}}[a-z0-9])?",
         "a lower case letter, then letters, digits or -, no - at the end, 40 in all; "
-        f"not {', '.join(_FOLDERS_IN_DIST)}",
+        f"not {', '.join(_FOLDERS_IN_DIST)}, nor with -plugin at the end",
     ),
 ]
 

@@ -36,7 +36,7 @@ from builder.facts.ort.known_rules import rules_for
 from builder.facts.ort.source import Dependency, SourceFacts
 from builder.finding import errors
 from builder.formats.manifest import ModelRule
-from builder.formats.package_names import LINUX
+from builder.formats.package_names import LINUX, PackageForm
 from builder.formats.text import nearest, printable
 
 FORMAT = 1
@@ -141,6 +141,7 @@ def _check_variants(document: Document) -> None:
         if isinstance(numbers, list):
             sm = tuple(sorted(Arch.parse(str(number)) for number in numbers))
             _check_architectures(document, name, sm)
+            _check_form(document, name)
             if isinstance(generations, list):
                 _check_generations(document, name, sm, generations)
 
@@ -163,6 +164,16 @@ def _check_architectures(document: Document, name: str, sm: tuple[Arch, ...]) ->
         for finding in errors(findings):
             message = f"{finding.code.name} {finding.message}"
             document.report(CompatibilityError, place, message, found=finding.got, allowed=finding.wanted)
+
+
+def _check_form(document: Document, name: str) -> None:
+    """Report a plug-in that would be an official wheel repacked: wheels have none."""
+    place: Location = ("variants", name, "form")
+    if document.text(*place) == PackageForm.PLUGIN.value:
+        for key in ("platform", "cuda"):
+            if document.text("variants", name, key) not in (LINUX, ""):
+                message = f"a plug-in is compiled, and with this {key} the official wheel is repacked"
+                document.report(CompatibilityError, place, message, hint=f"Leave out {key}, or form.")
 
 
 def _toolkit(document: Document, name: str) -> tuple[str, ...] | None:

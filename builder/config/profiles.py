@@ -16,7 +16,7 @@ from builder.config.build_plan import BuildPlan, CompilePlan
 from builder.errors import ConfigError
 from builder.facts.ort.launch_patterns import Launch
 from builder.facts.ort.source_rules import SourceRules
-from builder.formats.package_names import Host, Profile
+from builder.formats.package_names import Host, PackageForm, Profile
 from builder.formats.text import nearest
 
 
@@ -49,9 +49,19 @@ _TABLES: Mapping[str, tuple[Option, ...]] = {
 
 _PARTS = {Profile.FULL: ("full",), Profile.LEAN: ("lean",), Profile.MINIMAL: ("lean", "minimal")}
 
+_PARTS_OF_PLUGINS = {**_PARTS, Profile.MINIMAL: ("lean", "minimal_plugin")}
+
+_AS_PLUGIN = "onnxruntime_BUILD_CUDA_EP_AS_PLUGIN"
+
 
 def options(
-    profile: Profile, rules: SourceRules, cuda: str, unused: Iterable[Launch], *, cpuinfo: bool
+    profile: Profile,
+    rules: SourceRules,
+    cuda: str,
+    unused: Iterable[Launch],
+    *,
+    cpuinfo: bool,
+    form: PackageForm = PackageForm.PROVIDER,
 ) -> tuple[Option, ...]:
     """Return the options of a profile that ORT's source has, those of every profile first.
 
@@ -60,9 +70,16 @@ def options(
     available. Raises ``ConfigError`` for an option that the source would have to have.
     """
     off = {launch.option for launch in unused}
-    absent = rules.unknown(option.name for option in _all(profile, cpuinfo))
-    known = [option for option in _all(profile, cpuinfo) if option.name not in absent]
-    lacking = [option.name for option in _all(profile, cpuinfo) if option.is_needed and option not in known]
+    wanted = [*_all(profile, cpuinfo, form)]
+    absent = rules.unknown(option.name for option in wanted)
+    known = [option for option in wanted if option.name not in absent]
+    lacking = [option.name for option in wanted if option.is_needed and option not in known]
+    if _AS_PLUGIN in lacking or (form is PackageForm.PLUGIN and rules.plugin is None):
+        raise ConfigError(
+            f"--form plugin: ONNX Runtime {rules.version} cannot be compiled as a plug-in",
+            cause=f"the source has no option {_AS_PLUGIN} and plugin-ep-cuda/MIN_ONNXRUNTIME_VERSION",
+            advice="The development state of 1.30 has both (--source). --form provider works with this one.",
+        )
     if lacking:
         said = f"ONNX Runtime {rules.version} has no option "
         raise ConfigError([f"{said}{name}. {nearest(name, rules.options)}".rstrip() for name in lacking])
@@ -86,29 +103,55 @@ def options_of(plan: BuildPlan, division: CompilePlan) -> tuple[Option, ...]:
     cpuinfo = plan.on.dependencies.get("pytorch_cpuinfo")
     has_cpuinfo = cpuinfo is None or cpuinfo.item is not None
     cuda = plan.on.toolkit.version
-    return options(plan.profile, plan.rules, cuda, division.left_out, cpuinfo=has_cpuinfo)
+    made = options(
+        plan.profile, plan.rules, cuda, division.left_out, cpuinfo=has_cpuinfo, form=plan.variant.form
+    )
+    if plan.variant.is_plugin and (source := plan.rules.plugin):
+        version = source.version
+        said = Option(_VERSION, version.value, "as its source and version.json have it", str(version.line))
+        return (*made, said)
+    return made
 
 
-def reading_settings(profile: Profile = Profile.FULL) -> Mapping[str, str]:
+_VERSION = "onnxruntime_PLUGIN_EP_VERSION"
+
+
+def reading_settings(
+    profile: Profile = Profile.FULL, form: PackageForm = PackageForm.PROVIDER
+) -> Mapping[str, str]:
     """Return the values of the options of a profile, under which a source is read."""
-    return {option.name: option.value for option in _all(profile, cpuinfo=True)}
+    return {option.name: option.value for option in _all(profile, cpuinfo=True, form=form)}
 
 
 def known_options() -> frozenset[str]:
     """Return the names of all options that builds of this project set."""
-    return frozenset(option.name for profile in Profile for option in _all(profile, cpuinfo=False))
+    every = (_all(profile, cpuinfo=False, form=form) for profile in Profile for form in PackageForm)
+    return frozenset(option.name for options in every for option in options)
+
+
+def is_plugin_known(rules: SourceRules) -> bool:
+    """Return whether a source has the option that compiles a plug-in."""
+    return not rules.unknown([_AS_PLUGIN])
 
 
 def _switched_off(option: Option) -> Option:
     return replace(option, value="OFF", reason="no architecture of the set launches any of it")
 
 
-def _all(profile: Profile, cpuinfo: bool) -> Iterator[Option]:
-    for part in ("common", *_PARTS[profile], *(() if cpuinfo else ("without_cpuinfo",))):
+def _all(profile: Profile, cpuinfo: bool, form: PackageForm) -> Iterator[Option]:
+    parts = _PARTS[profile]
+    if form is PackageForm.PLUGIN:
+        parts = (*_PARTS_OF_PLUGINS[profile], "plugin")
+    for part in ("common", *parts, *(() if cpuinfo else ("without_cpuinfo",))):
         yield from _TABLES[part]
 
 
-def build_targets(host: Host) -> tuple[str, ...]:
-    """Return the Ninja targets: provider and bridge, and the host library where it is compiled too."""
+def build_targets(host: Host | None) -> tuple[str, ...]:
+    """Return the Ninja targets: provider and bridge, and the host library where it is compiled too.
+
+    Without a host library (``None``) it is the plug-in.
+    """
+    if host is None:
+        return ("onnxruntime_providers_cuda_plugin",)
     provider = ("onnxruntime_providers_cuda", "onnxruntime_providers_shared")
     return provider if host is Host.WHEEL else (*provider, "onnxruntime")

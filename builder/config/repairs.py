@@ -13,6 +13,7 @@ from builder.facts.gpu.architectures import Arch, Capability
 from builder.facts.ort.source_rules import SourceRules
 from builder.farm.repair import Repair
 from builder.formats.missing_kernels import MICROSOFT, MissingBelow
+from builder.formats.package_names import PackageForm
 from builder.formats.text import grouped
 
 DATA = "builder/config/repairs.toml"
@@ -26,7 +27,17 @@ def all_repairs() -> Mapping[str, Repair]:
     return {name: Repair(name=name, **values) for name, values in tomllib.loads(text).items()}
 
 
-def repairs_for(rules: SourceRules, sm: Iterable[Arch], dependencies: Collection[str]) -> tuple[Repair, ...]:
+def of_form(form: PackageForm) -> Mapping[str, Repair]:
+    """Return the repairs of what a package of this form is compiled from."""
+    return {name: one for name, one in all_repairs().items() if one.form in {"", form.value}}
+
+
+def repairs_for(
+    rules: SourceRules,
+    sm: Iterable[Arch],
+    dependencies: Collection[str],
+    form: PackageForm = PackageForm.PROVIDER,
+) -> tuple[Repair, ...]:
     """Return the repairs that a set needs of a source, and of what it is compiled with (``dependencies``).
 
     The build sees by the symptom whether a dependency needs its repairs.
@@ -34,7 +45,7 @@ def repairs_for(rules: SourceRules, sm: Iterable[Arch], dependencies: Collection
     numbers = [arch.number for arch in sm]
     return tuple(
         repair
-        for name, repair in all_repairs().items()
+        for name, repair in of_form(form).items()
         if (name in rules.repairs or repair.dependency in dependencies)
         and (min(numbers, default=repair.below) < repair.below and rules.standard >= repair.cxx)
     )

@@ -41,6 +41,7 @@ from builder.formats.package_names import (
     Form,
     Host,
     Layout,
+    PackageForm,
     Profile,
 )
 from builder.formats.text import nearest
@@ -287,6 +288,13 @@ class Variant:
     """The entry of ``toolkits`` whose libraries are packed; ``None``: those of ``cuda`` and ``cudnn``."""
     in_all: bool = True
     """Whether ``--all`` and the release's matrix include the package; if not, it is made only by its name."""
+    form: PackageForm = PackageForm.PROVIDER
+    """Whether stock hosts register its library, or its own host library opens it."""
+
+    @property
+    def is_plugin(self) -> bool:
+        """Whether stock hosts register its library."""
+        return self.form is PackageForm.PLUGIN
 
     @property
     def is_official(self) -> bool:
@@ -301,6 +309,8 @@ class Variant:
     @property
     def folder(self) -> str:
         """Name of its folder in ``dist``, and of the folder's lock."""
+        if self.is_plugin:
+            return f"{self.name}-plugin"
         return f"{self.name}-arm64" if self.platform == LINUX_ARM64 and self.provider == CPU else self.name
 
 
@@ -320,6 +330,8 @@ class CompiledEntry(ProjectSection):
     """Entry of toolkits whose official wheel is repacked; without it the toolkit is that of cuda."""
     in_all: Annotated[kinds.Flag, Field(alias="all")] = True
     """false: `--all` leaves the package out, `--variant` makes it."""
+    form: PackageForm = PackageForm.PROVIDER
+    """plugin: one library that stock ONNX Runtimes register; provider: host library and provider."""
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ def _judge(
         *(finding for one in seen for finding in _problems(*one, _MACHINES[variant.platform])),
         *(finding for finding in disputed if finding.path in paths),
         *_check_device_code(readings, variant, limits),
-        *check_closure(libraries, limits),
+        *check_closure(libraries, limits, variant.form),
         *check_linkage(libraries),
         *report_unneeded(left_over),
     )

@@ -39,6 +39,7 @@ def check_name(name: PackageName, manifest: Manifest) -> Iterator[Finding]:
         ("onnxruntime.cannot_run", _some(bool(ort.cannot_run)), _some(name.profile is not None)),
         ("cuda", manifest.cuda, name.cuda),
         ("platform", manifest.platform, name.platform),
+        ("form", manifest.form.value, name.form.value),
     ):
         if got != wanted:
             message = f"{part} differs between file name and manifest"

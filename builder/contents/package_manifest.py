@@ -34,10 +34,12 @@ from builder.formats.manifest import (
     FileEntry,
     Manifest,
     OrtEntry,
+    PluginEntry,
     WheelEntry,
 )
 from builder.formats.missing_kernels import cannot_run
-from builder.formats.package_names import WINDOWS, Layout, Profile
+from builder.formats.package_names import LIB, PROVIDER_LIBRARIES, WINDOWS, Layout, Profile
+from builder.formats.session_log import CUDA_PROVIDER
 
 BUILT = "built"
 """The ``source`` of files that we compiled or wrote."""
@@ -173,6 +175,7 @@ def describe(
         models=plan.project.models,
         wheels=wheels,
         files=tuple(_entry(member) for member in sorted(members, key=lambda member: member.path)),
+        plugin=_plugin(plan),
     )
     return _as_read(unread, report)
 
@@ -213,6 +216,7 @@ def promised(manifest: Manifest) -> Variant:
         generations=manifest.generations,
         provider=manifest.provider,
         platform=manifest.platform,
+        form=manifest.form,
     )
 
 
@@ -269,10 +273,23 @@ def _ort(plan: BuildPlan, source: CompiledSource | None) -> OrtEntry:
         origin=plan.origin.value,
         origin_reason=plan.origin_reason,
         profile=profile,
-        host=plan.host.value,
+        host=plan.host_origin,
         cannot_run=cannot_run(profile, plan.ort_version),
         cannot_run_below=cannot_run_below(plan.repairs if plan.profile is Profile.FULL else ()),
         source=source,
+    )
+
+
+def _plugin(plan: BuildPlan) -> PluginEntry | None:
+    source = plan.rules.plugin if plan.variant.is_plugin else None
+    if source is None:
+        return None
+    return PluginEntry(
+        library=f"{LIB}{PROVIDER_LIBRARIES[plan.variant.platform]}",
+        names=(CUDA_PROVIDER,),
+        oldest_host=source.oldest_host.value,
+        api_version=int(source.api_version.value),
+        contrib_schemas=source.contrib_schemas.value if source.contrib_schemas else None,
     )
 
 

@@ -327,7 +327,9 @@ def _odd_subjects(subjects: Sequence[object]) -> list[str]:
 
 _BUILD = "./run build "
 
-_WORDS = re.compile(r"--(?:variant|base|cuda|profile|host|origin) [A-Za-z0-9._-]+|--(?:mixed|release|widen)")
+_WORDS = re.compile(
+    r"--(?:variant|form|base|cuda|profile|host|origin) [A-Za-z0-9._-]+|--(?:mixed|release|widen)"
+)
 
 
 @dataclass(frozen=True, kw_only=True)

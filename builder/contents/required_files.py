@@ -48,6 +48,9 @@ NOTICE = "NOTICE"
 
 SBOM = "sbom.cdx.json"
 
+PLUGIN_VERSION = "version.json"
+"""The plug-in's own version, as ONNX Runtime's archives of plug-ins have it."""
+
 ORTPACKS = "ortpacks"
 """Vendor of the files that ortpacks writes."""
 
@@ -105,6 +108,9 @@ Source: its NEEDED entries in 1.21.0 and 1.23.2, by ``readelf``; only 1.21.0 nee
 _TERMS = "the terms of redistribution ask for it"
 
 DIRECTML_LIBRARY = "DirectML.dll"
+
+_CURAND = "CUDA::curand"
+"""CMake's name of cuRAND, which no plug-in links so far."""
 
 _ON_LINUX = (
     (HOST, "libonnxruntime.so.{version}", "every program that uses the package"),
@@ -175,7 +181,7 @@ def _libraries(plan: BuildPlan) -> Iterator[RequiredFile]:
     """Yield the libraries of ONNX Runtime, and Microsoft's own that it loads."""
     provider, platform = plan.variant.provider, plan.variant.platform
     compiled, host_compiled = plan.origin is Origin.SOURCE, _compiles_host(plan)
-    for name, pattern, needed_by in _REPACKED[platform]:
+    for name, pattern, needed_by in () if plan.variant.is_plugin else _REPACKED[platform]:
         places = (pattern.format(version=plan.ort_version), name)
         yield _ort_file(plan, name, places, needed_by, compiled=host_compiled if name == HOST else compiled)
     if provider == DIRECTML:
@@ -189,6 +195,9 @@ def _libraries(plan: BuildPlan) -> Iterator[RequiredFile]:
         )
     if provider == CUDA:
         name, opened = PROVIDER_LIBRARIES[platform], f"{HOSTS[platform]} opens it"
+        if plan.variant.is_plugin:
+            yield _ort_file(plan, name, (name,), "stock hosts register it", compiled=compiled)
+            return
         yield _ort_file(plan, name, (name,), opened, compiled=compiled)
         if plan.project.onnxruntime.tensorrt and platform != WINDOWS:
             if host_compiled:  # such a host library does not open the TensorRT provider
@@ -202,7 +211,7 @@ def _libraries(plan: BuildPlan) -> Iterator[RequiredFile]:
 
 def _compiles_host(plan: BuildPlan) -> bool:
     """Return whether all of ONNX Runtime is compiled, so that nothing of the official wheel is needed."""
-    return plan.origin is Origin.SOURCE and plan.host is Host.SOURCE
+    return plan.origin is Origin.SOURCE and plan.host is not Host.WHEEL
 
 
 def _ort_file(
@@ -227,6 +236,8 @@ def _nvidia(plan: BuildPlan) -> Iterator[RequiredFile]:
     graph = spelling.cudnn.format(part="_graph")
     by_provider = f"{PROVIDER_LIBRARIES[platform]} needs it"
     for role, patterns in spelling.names.items():
+        if role == "curand" and plan.variant.is_plugin and _CURAND not in plan.rules.linked:
+            continue
         names = [pattern.format(cuda=cuda, digits=cuda.replace(".", "")) for pattern in patterns]
         first = by_provider if role in LINK_ROLES else f"{graph} opens it"
         for name in names:

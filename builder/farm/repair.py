@@ -47,6 +47,8 @@ class Repair:
     """The dependency whose file it is, by its name in ``cmake/deps.txt``; empty for ORT's own."""
     cxx: int = 0
     """The C++ standard from which on it is needed, ``20``."""
+    form: str = ""
+    """``provider`` or ``plugin`` for what is compiled for packages of that form alone; empty for both."""
 
 
 def repaired(text: str, repair: Repair) -> tuple[str, int]:

@@ -1,10 +1,10 @@
 """The names of packages and release assets, and the values that they are made of.
 
-``ortpacks-legacy-1.21.0-cuda12.9-lean-thin-linux-x64`` has variant, ORT version, CUDA version, the profile if
-it is not full, the layout if it is not full, and platform. A package without CUDA, as
-``ortpacks-cpu-1.23.2-linux-x64``, has neither profile nor layout in its name. Only ``[A-Za-z0-9._+-]`` is
-allowed, because GitHub replaces any other character in an asset's name. A package is for one execution
-provider.
+``ortpacks-legacy-1.21.0-cuda12.9-lean-thin-linux-x64`` has variant, ORT version, CUDA version, ``plugin``
+for a plug-in, the profile if it is not full, the layout if it is not full, and platform. A package without
+CUDA, as ``ortpacks-cpu-1.23.2-linux-x64``, has neither profile nor layout in its name. Only
+``[A-Za-z0-9._+-]`` is allowed, because GitHub replaces any other character in an asset's name. A package is
+for one execution provider.
 """
 
 from __future__ import annotations
@@ -138,11 +138,11 @@ _VERSION = r"\d+\.\d+\.\d+[A-Za-z0-9.+]*"
 
 _NAME = re.compile(
     rf"ortpacks-(?P<variant>{_VARIANT})-(?P<ort>{_VERSION})"
-    r"(?:-cuda(?P<cuda>\d+\.\d+)(?:-(?P<profile>lean|minimal))?(?P<thin>-thin)?)?"
+    r"(?:-cuda(?P<cuda>\d+\.\d+)(?P<plugin>-plugin)?(?:-(?P<profile>lean|minimal))?(?P<thin>-thin)?)?"
     rf"-(?P<platform>{'|'.join(PLATFORMS)})"
 )
 
-_RULE = "ortpacks-<variant>-<ORT version>[-cuda<X.Y>[-lean|-minimal][-thin]]-<platform>"
+_RULE = "ortpacks-<variant>-<ORT version>[-cuda<X.Y>[-plugin][-lean|-minimal][-thin]]-<platform>"
 
 
 @dataclass(frozen=True)
@@ -158,6 +158,7 @@ class PackageName:
     profile: Optional[str] = None
     layout: str = Layout.FULL.value
     platform: str = LINUX
+    form: PackageForm = PackageForm.PROVIDER
 
     def __post_init__(self) -> None:
         if _NAME.fullmatch(str(self)) is None:
@@ -169,7 +170,8 @@ class PackageName:
         reduced = f"-{self.profile}" if self.profile else ""
         thin = f"-{self.layout}" if self.layout != Layout.FULL.value else ""
         cuda = f"-cuda{self.cuda}" if self.cuda else ""
-        return f"ortpacks-{self.variant}-{self.ort}{cuda}{reduced}{thin}-{self.platform}"
+        form = f"-{self.form.value}" if self.form is PackageForm.PLUGIN else ""
+        return f"ortpacks-{self.variant}-{self.ort}{cuda}{form}{reduced}{thin}-{self.platform}"
 
     def archive(self, form: Form) -> str:
         """Return the file name of the package's archive, which is also the asset's."""
@@ -185,9 +187,9 @@ class PackageName:
                 f"{text!r} is not a package's name. Names look like {_RULE}, then {endings}."
             )
         layout = Layout.THIN if match["thin"] else Layout.FULL
-        return cls(
-            match["variant"], match["ort"], match["cuda"], match["profile"], layout.value, match["platform"]
-        )
+        form = PackageForm.PLUGIN if match["plugin"] else PackageForm.PROVIDER
+        texts = (match["variant"], match["ort"], match["cuda"], match["profile"])
+        return cls(*texts, layout.value, match["platform"], form)
 
 
 def stem(file_name: str) -> str:

@@ -27,6 +27,7 @@ from builder.contents.required_files import (
     NOTICE,
     ORTPACKS,
     OUR_LICENCE,
+    PLUGIN_VERSION,
     SBOM,
     RequiredFile,
     required_files,
@@ -258,6 +259,9 @@ def _content(layout: Layout, checked: CheckedContent, ports: BundlePorts) -> Con
     work = ports.work / layout.value
     laid = tuple(replace(member, packed=_is_packed(member, layout)) for member in checked.members)
     texts, sbom = _ours(NOTICE, work / NOTICE), _ours(SBOM, work / SBOM)
+    if plugin := checked.plan.rules.plugin if checked.plan.variant.is_plugin else None:
+        version = json_text({"version": plugin.version.value}).encode()
+        laid = (*laid, _write_member(_ours(PLUGIN_VERSION, work / PLUGIN_VERSION), version))
     members = (*laid, _write_member(texts, notice(name, [*laid, texts, sbom]).encode()))
     wheels = _wheels(members, checked.lock)
     bom = render_bom(describe_bom(checked.plan, name, members, wheels, checked.lock))

@@ -116,9 +116,11 @@ def selftest(manifest: Manifest, files: Mapping[str, Path], bench: SelftestBench
     """Resolve every library's dependencies, request CUDA, and run each model, in one container.
 
     ``files`` are the package's, by their paths in it. Findings: B018 for the loader, B010 to B013 for the
-    models.
+    models. A plug-in has no host library to run a model with.
     """
     top, cuda = manifest.name, manifest.provider == CUDA
+    if manifest.plugin:
+        return _loads(top, files, bench)
     bench = replace(bench, trials=trials_for(manifest, bench.trials))
     with tempfile.TemporaryDirectory(prefix="ortpacks-selftest-") as folder:
         request = _request(top, files, bench, Path(folder))
@@ -130,6 +132,16 @@ def selftest(manifest: Manifest, files: Mapping[str, Path], bench: SelftestBench
     references = {trial.name: bench.stock_outputs(trial.model, trial.inputs) for trial in bench.trials}
     waits = waits_for_driver(listing)
     return (*loaded, *judge(answers, references, manifest.onnxruntime.version, top, cuda=cuda, waits=waits))
+
+
+def _loads(top: str, files: Mapping[str, Path], bench: SelftestBench) -> tuple[Finding, ...]:
+    script = f"{_FOLDER}/selftest.sh"
+    own = {script: bench.script, **{f"/opt/{top}/{path}": file for path, file in files.items()}}
+    argv = ("/bin/sh", script, f"/opt/{top}/lib", "true")
+    done = bench.engine.run(ContainerRun(image=bench.image, argv=argv, seconds=_SECONDS, files=own))
+    listing, ended, _ = done.stdout.partition(f"\n{_SMOKE}")
+    crashed = () if ended and done.code == 0 else (_crash(top, done, _SECONDS),)
+    return (*(check_ldd(listing, top) if ended else ()), *crashed)
 
 
 def trials_for(manifest: Manifest, trials: Sequence[SelftestTrial]) -> tuple[SelftestTrial, ...]:

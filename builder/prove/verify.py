@@ -144,7 +144,8 @@ class Verifier:
         if other := self.tried.get(libraries):
             self.reporter.say(f"models ran on the same {len(libraries)} libraries in {other}")
             return
-        with self.reporter.step("run models on it in a bare container"):
+        what_runs = "load it" if manifest.plugin else "run models on it"
+        with self.reporter.step(f"{what_runs} in a bare container"):
             require_no_errors(selftest(manifest, files, self.bench), what)
         self.tried[libraries] = package.name
 

@@ -55,7 +55,8 @@ COPY <<'EOF' /src/repairs.json
   "operators": "",
   "units": [],
   "dependency": "",
-  "cxx": 0
+  "cxx": 0,
+  "form": ""
  }
 ]
 EOF

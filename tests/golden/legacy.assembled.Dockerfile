@@ -127,7 +127,8 @@ COPY <<'EOF' /src/repairs.json
   "operators": "",
   "units": [],
   "dependency": "",
-  "cxx": 0
+  "cxx": 0,
+  "form": ""
  },
  {
   "name": "decoder-attention-from-5-3-on",
@@ -150,7 +151,8 @@ COPY <<'EOF' /src/repairs.json
   "operators": "DecoderMaskedMultiHeadAttention, DecoderMaskedSelfAttention",
   "units": [],
   "dependency": "",
-  "cxx": 0
+  "cxx": 0,
+  "form": "provider"
  },
  {
   "name": "grouped-query-attention-says-why",
@@ -170,7 +172,8 @@ COPY <<'EOF' /src/repairs.json
   "operators": "GroupQueryAttention",
   "units": [],
   "dependency": "",
-  "cxx": 0
+  "cxx": 0,
+  "form": ""
  }
 ]
 EOF

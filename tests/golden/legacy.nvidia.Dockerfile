@@ -55,7 +55,8 @@ COPY <<'EOF' /src/repairs.json
   "operators": "",
   "units": [],
   "dependency": "",
-  "cxx": 0
+  "cxx": 0,
+  "form": ""
  },
  {
   "name": "no-experts-without-their-units",
@@ -78,7 +79,8 @@ COPY <<'EOF' /src/repairs.json
    "contrib_ops/cuda/moe/"
   ],
   "dependency": "",
-  "cxx": 0
+  "cxx": 0,
+  "form": "provider"
  },
  {
   "name": "no-kernels-of-experts",
@@ -98,7 +100,8 @@ COPY <<'EOF' /src/repairs.json
   "operators": "",
   "units": [],
   "dependency": "",
-  "cxx": 0
+  "cxx": 0,
+  "form": "provider"
  },
  {
   "name": "libraries-of-another-abseil",
@@ -116,7 +119,8 @@ COPY <<'EOF' /src/repairs.json
   "operators": "",
   "units": [],
   "dependency": "",
-  "cxx": 0
+  "cxx": 0,
+  "form": ""
  },
  {
   "name": "no-empty-decoder-attention",
@@ -139,7 +143,8 @@ COPY <<'EOF' /src/repairs.json
   "operators": "",
   "units": [],
   "dependency": "",
-  "cxx": 0
+  "cxx": 0,
+  "form": ""
  },
  {
   "name": "decoder-attention-from-5-3-on",
@@ -162,7 +167,8 @@ COPY <<'EOF' /src/repairs.json
   "operators": "DecoderMaskedMultiHeadAttention, DecoderMaskedSelfAttention",
   "units": [],
   "dependency": "",
-  "cxx": 0
+  "cxx": 0,
+  "form": "provider"
  }
 ]
 EOF

@@ -51,7 +51,8 @@ COPY <<'EOF' /src/repairs.json
   "operators": "",
   "units": [],
   "dependency": "",
-  "cxx": 0
+  "cxx": 0,
+  "form": ""
  },
  {
   "name": "no-experts-without-their-units",
@@ -74,7 +75,8 @@ COPY <<'EOF' /src/repairs.json
    "contrib_ops/cuda/moe/"
   ],
   "dependency": "",
-  "cxx": 0
+  "cxx": 0,
+  "form": "provider"
  },
  {
   "name": "no-kernels-of-experts",
@@ -94,7 +96,8 @@ COPY <<'EOF' /src/repairs.json
   "operators": "",
   "units": [],
   "dependency": "",
-  "cxx": 0
+  "cxx": 0,
+  "form": "provider"
  },
  {
   "name": "libraries-of-another-abseil",
@@ -112,7 +115,8 @@ COPY <<'EOF' /src/repairs.json
   "operators": "",
   "units": [],
   "dependency": "",
-  "cxx": 0
+  "cxx": 0,
+  "form": ""
  },
  {
   "name": "no-empty-decoder-attention",
@@ -135,7 +139,8 @@ COPY <<'EOF' /src/repairs.json
   "operators": "",
   "units": [],
   "dependency": "",
-  "cxx": 0
+  "cxx": 0,
+  "form": ""
  },
  {
   "name": "decoder-attention-from-5-3-on",
@@ -158,7 +163,8 @@ COPY <<'EOF' /src/repairs.json
   "operators": "DecoderMaskedMultiHeadAttention, DecoderMaskedSelfAttention",
   "units": [],
   "dependency": "",
-  "cxx": 0
+  "cxx": 0,
+  "form": "provider"
  }
 ]
 EOF

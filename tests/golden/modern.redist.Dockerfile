@@ -51,7 +51,8 @@ COPY <<'EOF' /src/repairs.json
   "operators": "",
   "units": [],
   "dependency": "",
-  "cxx": 0
+  "cxx": 0,
+  "form": ""
  }
 ]
 EOF

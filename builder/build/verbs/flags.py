@@ -27,7 +27,7 @@ from builder.console import Console
 from builder.errors import NothingToDoError, ValidationError
 from builder.facts.gpu.architectures import Arch, architectures
 from builder.files.disk import absolute, is_file
-from builder.formats.package_names import Host, Profile
+from builder.formats.package_names import Host, PackageForm, Profile
 from builder.io.wiring import Wiring
 
 E = TypeVar("E", bound=Enum)
@@ -212,17 +212,29 @@ class ChosenVariants:
     every: bool
     """Whether ``--all`` was given."""
     plan_options: PlanOptions
+    form: PackageForm | None = None
+    """The form of the packages; ``None``: those of ``variants.yaml``."""
     builders: Mapping[str, str | None]
     """The values of ``--builder`` and ``--context``, by the names of these flags."""
 
     def variants(self) -> tuple[Variant, ...]:
         """Return the variants.
 
-        Raises ``ValidationError`` for an unknown variant or base, and ``NothingToDoError`` if no variant is
-        named.
+        Raises ``ValidationError`` for an unknown variant or base and for a plug-in that would be an official
+        wheel, and ``NothingToDoError`` if no variant is named.
         """
         require_base(self.wiring.project, self.plan_options.base)
-        return pick_variants(self.wiring.project, self.names, self.every)
+        picked = pick_variants(self.wiring.project, self.names, self.every)
+        if self.form is None:
+            return picked
+        official = [one.name for one in picked if one.is_official and self.form is PackageForm.PLUGIN]
+        if named := [name for name in official if name in self.names]:
+            raise ValidationError(
+                f"--form plugin: {', '.join(named)} would be an official wheel repacked, and a plug-in is "
+                "compiled",
+                advice="Name variants that are compiled for linux-x64.",
+            )
+        return tuple(replace(one, form=self.form) for one in picked if one.name not in official)
 
     def builds_for(
         self, architectures: Sequence[str], caches: CompileCaches, *, jobs: str | None, memory: str | None
@@ -326,6 +338,7 @@ def _chosen(
     source: str | None = None,
     dependency: Sequence[str] = (),
     cuda: str | None = None,
+    form: str | None = None,
     **what: object,
 ) -> ChosenVariants:
     options: Callable[..., PlanOptions] = plan_options
@@ -344,6 +357,7 @@ def _chosen(
         wiring=make_wiring(dist, offline=offline),
         names=tuple(variant),
         every=all,
+        form=enum_value(PackageForm, "form", form),
         plan_options=replace(
             options(offline=offline, **what), source=source, dependencies=tuple(dependency), cuda=cuda
         ),

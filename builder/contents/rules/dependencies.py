@@ -22,7 +22,7 @@ from builder.contents.required_files import is_users
 from builder.facts.gpu.compatibility import version_of
 from builder.facts.ort.known_rules import rules_for
 from builder.finding import Code, Finding, Severity
-from builder.formats.package_names import LIB
+from builder.formats.package_names import LIB, PackageForm
 
 HOST_LIBRARIES = frozenset(
     {
@@ -70,11 +70,13 @@ def _highest(versions: Iterable[str | None]) -> str | None:
     return max((version for version in versions if version), key=version_of, default=None)
 
 
-def check_closure(libraries: Sequence[Library], limits: Limits) -> list[Finding]:
+def check_closure(
+    libraries: Sequence[Library], limits: Limits, form: PackageForm = PackageForm.PROVIDER
+) -> list[Finding]:
     """Return the findings E002 to E013 and E017 on all libraries of a package."""
     names = {library.name for library in libraries}
     cudnn = {other.path: other.version for other in libraries if other.name.startswith(_CUDNN_BEGINNING)}
-    findings = [*_absent(names)]
+    findings = [*_absent(names)] if form is PackageForm.PROVIDER else []
     for library in libraries:
         findings += [*_needs(library, names), *_search(library, names), *_file(library)]
     for library in libraries:

@@ -234,7 +234,8 @@ class _Reader:
             paths = tuple(_prefixes(members, [unit for unit in units if columns[unit] != column]))
             target = ranges[0].target
             line = self._made(f"{ranges[0].first}-real").made_at(target)
-            name = target.rpartition("_cuda_")[2].replace("_", " ")
+            part = target.rpartition("_cuda_")[2].removeprefix("plugin").strip("_").replace("_", " ")
+            name = part or basename(dirname(members[0]))
             group = UnitGroup(name, len(members), paths, ranges, line)
             unexplained = list(_disagreements(group, won))
             self.notes.extend(unexplained)
@@ -255,11 +256,10 @@ class _Reader:
                 yield unit
 
     def _linked(self) -> tuple[str, ...]:
-        targets = self._whole.targets
-        units = {name: sum(one.endswith(".cu") for one in made.sources) for name, made in targets.items()}
-        provider = max(units, key=lambda name: units[name], default="")
+        made = self._whole.targets.items()
+        with_units = {name for name, target in made if any(one.endswith(".cu") for one in target.sources)}
         links = (call.words for call in self._whole.calls if call.name == "target_link_libraries")
-        names = {word for words in links if words[0] == provider for word in words}
+        names = {word for words in links if words[0] in with_units for word in words}
         return tuple(sorted(name for name in names if name.startswith(("CUDA::", "CUDNN::"))))
 
 

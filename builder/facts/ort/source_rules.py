@@ -99,6 +99,20 @@ class Compiled:
         return f"{text}, PTX {' '.join(map(str, self.ptx))}" if self.ptx else text
 
 
+@dataclass(frozen=True)
+class PluginSource:
+    """What a host needs to register the plug-in that a source makes."""
+
+    version: Fact
+    """The plug-in's own version."""
+    oldest_host: Fact
+    """The oldest version of ONNX Runtime that registers it."""
+    api_version: Fact
+    """``ORT_API_VERSION``."""
+    contrib_schemas: Fact | None
+    """sha256 over the schemas of contrib operators, which its host has too; ``None`` where there are none."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class SourceRules:
     """What was read from a source."""
@@ -131,6 +145,8 @@ class SourceRules:
     """Whether they are the rules of another source, which stands for this version."""
     repairs: Mapping[str, SourceLine] = field(default_factory=dict)
     """The repairs that the source needs for some sets, each with the line that needs it."""
+    plugin: PluginSource | None = None
+    """Read where a plug-in is to be compiled; ``None`` also for a source that makes none."""
 
     @property
     def standard(self) -> int:

@@ -423,12 +423,12 @@ def test_rules_are_read_from_the_source_as_it_is_repaired(
         *("from.50", 75, ("1.40",)),
     )
     beside = replace(gone, name="b", file="onnxruntime/core/a.cc", symptom="a", pattern="a;", beside="c")
-    monkeypatch.setattr(source_reading, "all_repairs", lambda: {"a": gone, "b": beside})
+    monkeypatch.setattr(source_reading, "of_form", lambda _: {"a": gone, "b": beside})
     try_source(shop, str(lay_source(tmp_path / "source", "1.30.0")))
     read = rules(shop)
     assert read.repairs == {"a": SourceLine("cmake/cuda_provider.cmake", 40)}
     assert "big" not in {group.name for group in read.groups}
-    monkeypatch.setattr(source_reading, "all_repairs", lambda: {"a": replace(gone, pattern="nothing")})
+    monkeypatch.setattr(source_reading, "of_form", lambda _: {"a": replace(gone, pattern="nothing")})
     with pytest.raises(ParseError, match=r"repair a does not fit cmake/cuda_provider\.cmake: its pattern"):
         rules(shop)
 

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from builder.config.repairs import all_repairs, cannot_run_below, dumps, repairs_for
+from builder.config.repairs import all_repairs, cannot_run_below, dumps, of_form, repairs_for
 from builder.facts.gpu.architectures import architectures
 from builder.facts.ort.configured import SourceLine
 from builder.facts.ort.known_rules import rules_for
 from builder.farm.repair import Repair, main, repaired
+from builder.formats.package_names import PackageForm
 from tests.support import ROOT
 
 MADE_UP: Mapping[str, Mapping[str, str]] = tomllib.loads(
@@ -20,6 +21,8 @@ MADE_UP: Mapping[str, Mapping[str, str]] = tomllib.loads(
 )
 
 LINE = SourceLine("cmake/x.cmake", 7)
+
+PLUGIN_REPAIRS = [name for name in MADE_UP if name.startswith("plugin-")]
 
 SAMPLE = Repair("a", "it is old", "x/a.cc", "old", "^old$", r"new \g<0>", "new", 53, ("1.0",))
 
@@ -62,9 +65,27 @@ def test_a_set_gets_the_repairs_that_it_needs() -> None:
 
 
 def test_operators_that_do_not_run_are_named_by_the_gpus() -> None:
-    assert {one.below: [*one.operators] for one in cannot_run_below(all_repairs().values())} == {
-        "7.5": ["MoE", "QMoE"],
-        "5.3": ["DecoderMaskedMultiHeadAttention", "DecoderMaskedSelfAttention", "GroupQueryAttention"],
+    for form in PackageForm:
+        assert {one.below: [*one.operators] for one in cannot_run_below(of_form(form).values())} == {
+            "7.5": ["MoE", "QMoE"],
+            "5.3": ["DecoderMaskedMultiHeadAttention", "DecoderMaskedSelfAttention", "GroupQueryAttention"],
+        }
+
+
+def test_what_is_compiled_for_one_form_alone_is_repaired_for_it_alone() -> None:
+    """The plug-in's files are no part of a provider, and the reverse; kernels are in both."""
+    rules = replace(rules_for("1.30.0"), repairs=dict.fromkeys(all_repairs(), LINE))
+    names = {
+        form: {one.name for one in repairs_for(rules, architectures("52"), ["cutlass"], form)}
+        for form in PackageForm
+    }
+    assert {name for name in names[PackageForm.PROVIDER] if name.startswith("plugin-")} == set()
+    assert names[PackageForm.PROVIDER] - names[PackageForm.PLUGIN] == {
+        *("no-experts-without-their-units", "no-kernels-of-experts", "decoder-attention-from-5-3-on")
+    }
+    assert {*PLUGIN_REPAIRS, "gated-add-without-half-arithmetic"} <= names[PackageForm.PLUGIN]
+    assert "plugin-without-experts" not in {
+        one.name for one in repairs_for(rules, architectures("75"), [], PackageForm.PLUGIN)
     }
 
 

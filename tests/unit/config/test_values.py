@@ -6,7 +6,7 @@ from pprint import pformat
 import pytest
 
 from builder.config.load import load_project, pick_variants
-from builder.errors import BuilderError, NothingToDoError, ValidationError
+from builder.errors import BuilderError, CompatibilityError, NothingToDoError, ValidationError
 from tests.support.messages import Refused, Told
 from tests.unit.config.config_cases import PATCHES, SAMPLE, changed
 
@@ -51,6 +51,17 @@ def test_variants_are_picked_by_name_or_all() -> None:
     assert pick_variants(project, ["latest"], all_=True) == (legacy, latest, cpu, coreml)
     assert pick_variants(project, ["coreml", "legacy"], all_=False) == (coreml, legacy)
     assert pick_variants(project, ["latest", "legacy", "latest"], all_=False) == (latest, legacy)
+
+
+def test_a_variant_may_be_a_plugin_in_a_folder_of_its_own() -> None:
+    text = changed(("  legacy:\n", "  legacy:\n    form: plugin\n"))
+    variants = load_project(text, "v.yaml").variants
+    assert (variants["legacy"].is_plugin, variants["legacy"].folder) == (True, "legacy-plugin")
+    assert (variants["latest"].is_plugin, variants["latest"].folder) == (False, "latest")
+    with pytest.raises(CompatibilityError, match=r"legacy\.form.*with this platform"):
+        load_project(text.replace("form: plugin\n", "form: plugin\n    platform: linux-arm64\n"), "v.yaml")
+    with pytest.raises(ValidationError, match="-plugin at the end"):
+        load_project(changed(("  legacy:\n", "  legacy-plugin:\n")), "v.yaml")
 
 
 @pytest.mark.parametrize(

@@ -286,7 +286,7 @@ def check_package(
             regular = [member for member in members if member.file.is_file() and not member.file.is_symlink()]
             digests.update(digests_of(regular))
             members = _identified(members, manifest, digests)
-            variants = variants or [promised(manifest)]
+            variants = [replace(one, form=manifest.form) for one in variants] or [promised(manifest)]
         if not variants:
             raise ValidationError(
                 f"{path.name} has no {MANIFEST} to say which variant it is",

@@ -120,7 +120,8 @@ def changes(old: Index, new: Index) -> tuple[str, ...]:
 
 def _by_title(index: Index) -> dict[str, IndexPackage]:
     return {
-        f"{item.variant} ({item.platform}, {item.layout}, {item.file[item.file.rindex('.tar') :]})": item
+        f"{item.variant}{' as a plug-in' * (item.plugin is not None)} ({item.platform}, {item.layout}, "
+        f"{item.file[item.file.rindex('.tar') :]})": item
         for item in index.packages
     }
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from builder.config.build_plan import BuildPlan, package_name
 from builder.config.inputs import LOCK_MISSING, Input, Lock
-from builder.config.variants import Origin, open_inputs
+from builder.config.variants import Origin, Variant, open_inputs
 from builder.facts.gpu.compatibility import version_of
 from builder.files.digest import LocalFile
 from builder.finding import Code, Finding
@@ -92,11 +92,11 @@ def check_packages(candidates: Sequence[Candidate], allow: Leniency) -> list[Fin
     ]
 
 
-def check_complete(candidates: Sequence[Candidate], names: Iterable[str]) -> list[Finding]:
-    """Return a finding for each of the packages ``names`` of ``variants.yaml`` that the release lacks."""
-    there = {candidate.manifest.variant for candidate in candidates}
+def check_complete(candidates: Sequence[Candidate], variants: Iterable[Variant]) -> list[Finding]:
+    """Return a finding for each of these packages of ``variants.yaml`` that the release lacks."""
+    there = {(candidate.manifest.variant, candidate.manifest.form) for candidate in candidates}
     advice = "Its users would find nothing for their GPU. `./run build --all --release`, or --allow-partial."
-    return [Finding(Code.R015, name, advice) for name in names if name not in there]
+    return [Finding(Code.R015, one.name, advice) for one in variants if (one.name, one.form) not in there]
 
 
 def check_plan(plan: BuildPlan, lock: Lock, missing: Sequence[str]) -> list[Finding]:
@@ -239,10 +239,10 @@ def _check_twins(candidates: Sequence[Candidate]) -> Iterator[Finding]:
 
     A client could not choose between them.
     """
-    first: dict[tuple[str, str, str, str], str] = {}
+    first: dict[tuple[object, ...], str] = {}
     for candidate in candidates:
         manifest, name = candidate.manifest, candidate.file.name
-        key = (manifest.variant, manifest.platform, manifest.layout, form_of(name).value)
+        key = (manifest.variant, manifest.platform, manifest.form, manifest.layout, form_of(name).value)
         other = first.setdefault(key, name)
         if other != name:
             advice = (
@@ -257,17 +257,17 @@ def _check_layouts(candidates: Sequence[Candidate]) -> Iterator[Finding]:
 
     A client chooses by one layout and may install another.
     """
-    first: dict[tuple[str, str], Candidate] = {}
+    first: dict[tuple[object, ...], Candidate] = {}
     for candidate in candidates:
         manifest = candidate.manifest
-        other = first.setdefault((manifest.variant, manifest.platform), candidate)
+        other = first.setdefault((manifest.variant, manifest.platform, manifest.form), candidate)
         if _promise(other.manifest) != _promise(manifest):
             advice = f"{other.file.name} promises other GPUs, drivers or systems. Build both anew, together."
             yield Finding(Code.R014, candidate.file.name, advice)
 
 
 def _promise(manifest: Manifest) -> tuple[object, ...]:
-    return (manifest.capabilities, manifest.driver, manifest.glibc, manifest.onnxruntime)
+    return (manifest.capabilities, manifest.driver, manifest.glibc, manifest.onnxruntime, manifest.plugin)
 
 
 def _compiled(candidate: Candidate) -> bool:

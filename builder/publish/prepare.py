@@ -157,7 +157,7 @@ def look_at(
     # The client's line in SHA256SUMS may be of an older client.
     listed |= {file.name: file.sha256 for file in files if file.name == CLIENT}
     candidates, findings = _candidates([file for file in files if file.path in archives], verify)
-    of_all = [name for name, variant in project.packages.items() if variant.in_all]
+    of_all = [variant for variant in project.packages.values() if variant.in_all]
     findings += [
         *check_files(files, listed),
         *check_packages(candidates, allow),

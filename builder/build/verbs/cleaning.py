@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
@@ -15,7 +16,15 @@ from builder.contents.build_record import SUFFIX
 from builder.contents.card_grid import SUFFIX as CARDS_SUFFIX
 from builder.errors import ToolMissingError
 from builder.files.disk import remove
-from builder.formats.package_names import ARCHIVE_SUFFIXES, CHECKSUMS, CLIENT, INDEX, LINUX_ARM64, PLATFORMS
+from builder.formats.package_names import (
+    ARCHIVE_SUFFIXES,
+    CHECKSUMS,
+    CLIENT,
+    INDEX,
+    LINUX_ARM64,
+    PLATFORMS,
+    PackageForm,
+)
 from builder.formats.trust import TARGETS, root_name
 from builder.io.archive.client_zipapp import INSPECTOR
 from builder.io.docker.engine import EngineResource
@@ -100,7 +109,9 @@ def _results(wiring: Wiring) -> list[Path]:
 def _workplaces(wiring: Wiring) -> Iterator[Path]:
     """Yield the folders of variants, also those that only images are made of, and of bases."""
     variants = wiring.project.packages.values()
-    folders = (place.folder for variant in variants for place in (variant, on_platform(variant, LINUX_ARM64)))
+    plugins = (replace(one, form=PackageForm.PLUGIN) for one in variants if not one.is_official)
+    images = (on_platform(variant, LINUX_ARM64) for variant in variants)
+    folders = (place.folder for place in (*variants, *images, *plugins))
     yield from (wiring.place(folder).root for folder in dict.fromkeys(folders))
     yield from (wiring.check_tools_place(base).root for base in wiring.project.bases)
 

@@ -228,8 +228,8 @@ def description_json(manifest: Manifest, entry: object) -> str:
 
 
 def is_wheeled(manifest: Manifest) -> bool:
-    """Return whether wheels can be made of the package: for Linux on x86-64, for CUDA or the CPU."""
-    return manifest.platform == LINUX and manifest.provider in OFFICIAL_WHEELS
+    """Return whether wheels can be made of the package: a host for CUDA or the CPU, for Linux on x86-64."""
+    return manifest.platform == LINUX and manifest.provider in OFFICIAL_WHEELS and manifest.plugin is None
 
 
 _ORT = "onnxruntime"

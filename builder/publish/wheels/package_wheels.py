@@ -155,7 +155,7 @@ def package_of(wiring: Wiring, variant: str) -> Path:
     Raises ``NothingToDoError`` if there is none, or if there are packages of several versions.
     """
     packages = [(path, manifest_of(path)) for path in archives_in(wiring.dist)]
-    ours = [(path, manifest) for path, manifest in packages if manifest.variant == variant]
+    ours = [(path, one) for path, one in packages if one.variant == variant and one.plugin is None]
     names = {manifest.onnxruntime.version for _, manifest in ours}
     if len(names) != 1:
         has = f"packages of {', '.join(sorted(names))}" if names else "no package of it"
@@ -201,8 +201,9 @@ def official_wheels(lock: Lock, manifest: Manifest, package: str) -> Mapping[Inp
     version = manifest.onnxruntime.version
     if not is_wheeled(manifest):
         raise NothingToDoError(
-            f"{package} is for {manifest.provider} on {manifest.platform}: wheels are made for "
-            f"{' and '.join(OFFICIAL_WHEELS)} on linux-x64."
+            f"{package} is {'a plug-in ' * (manifest.plugin is not None)}for {manifest.provider} on "
+            f"{manifest.platform}: wheels are made for {' and '.join(OFFICIAL_WHEELS)} on linux-x64, "
+            "and of no plug-in."
         )
     wheels = lock.python_wheels(_requirement(manifest))
     if not wheels:

@@ -9,9 +9,17 @@ import pytest
 from builder.errors import CheckFailedError
 from builder.files.digest import LocalFile, file_digest
 from builder.formats.index import build_index
-from builder.formats.manifest import Driver, Manifest
+from builder.formats.manifest import Driver, Manifest, PluginEntry
 from builder.formats.stored_file import StoredFile
-from builder.publish.preflight import MAX_BODY, Leniency, check_files, check_index, check_notes
+from builder.publish.preflight import (
+    MAX_BODY,
+    Candidate,
+    Leniency,
+    check_complete,
+    check_files,
+    check_index,
+    check_notes,
+)
 from builder.publish.prepare import PublishOptions
 from tests.support.factories.publishing import TAG, Desk
 from tests.support.factories.releases import manifest, write_package
@@ -85,6 +93,17 @@ def test_a_second_package_is_refused_and_a_layout_or_kind_of_archive_is_none(des
     assert desk.publish(PublishOptions(dry_run=True)).state == "dry-run"
     write_package(desk.dist, manifest("legacy", layout="thin", profile="lean"))
     told(refused(desk, PublishOptions(allow=Leniency(lean=True))))
+
+
+def test_a_plugin_stands_beside_its_variant_s_provider_and_not_for_it(desk: Desk) -> None:
+    made = manifest("legacy")
+    entry = PluginEntry("lib/x.so", ("CUDAExecutionProvider",), "1.24.4", 30, None)
+    name = made.name.replace("-cuda12.9", "-cuda12.9-plugin")
+    write_package(desk.dist, dataclasses.replace(made, name=name, plugin=entry))
+    assert desk.publish(PublishOptions(dry_run=True)).state == "dry-run"
+    variants = desk.project.variants.values()
+    plugins = [Candidate(dataclasses.replace(made, plugin=entry), LocalFile(Path("x"), 1, SHA))]
+    assert "legacy" in {finding.path for finding in check_complete(plugins, variants)}
 
 
 def test_everything_is_told_in_one_run(desk: Desk) -> None:

@@ -30,7 +30,7 @@ from builder.io.archive.client_zipapp import INSPECTOR
 from builder.io.docker.engine import EngineResource
 from builder.io.wiring import Wiring
 from builder.publish.prepare import LICENCES_PAGE, SBOM_SUFFIX
-from builder.publish.wheels.distribution import STEM
+from builder.publish.wheels.distribution import STEMS
 from builder.publish.wheels.package_wheels import WHEELS
 
 _INPUTS = ("incoming", "made", "relocated", "requirements", "rootfs", "rules", "store", "trees", "unpacked")
@@ -38,7 +38,7 @@ _INPUTS = ("incoming", "made", "relocated", "requirements", "rootfs", "rules", "
 
 _FILES = (
     *(CLIENT, INSPECTOR, INDEX, CHECKSUMS, LICENCES_PAGE, TARGETS, root_name("[0-9]*")),
-    *("atlas.html", "atlas.json", f"{STEM}-*", *BESIDE_CLIENT),
+    *("atlas.html", "atlas.json", *(f"{stem}*" for stem in STEMS), *BESIDE_CLIENT),
     *(f"ortpacks_{project}-*.whl" for project in (RUNTIME, SERVICE)),
 )
 """Names, or patterns of names, of files in ``dist`` that are not a package's."""
@@ -102,7 +102,7 @@ def _results(wiring: Wiring) -> list[Path]:
     packed = (f"ortpacks-*-{platform}{end}*" for platform in PLATFORMS for end in ends)
     files = (path for name in (*packed, *_FILES) for path in sorted(dist.glob(name)))
     ours = (path for path in _workplaces(wiring) if any((path / name).is_file() for name in _MADE_BY_US))
-    wheels = sorted({wheel.parent for wheel in dist.glob(f"{WHEELS}/*/{STEM}-*.whl")})
+    wheels = sorted({wheel.parent for stem in STEMS for wheel in dist.glob(f"{WHEELS}/*/{stem}*.whl")})
     return [*files, *ours, *wheels, *_models(dist / MODELS)]
 
 

@@ -33,7 +33,7 @@ from builder.contents.sbom import (
 )
 from builder.facts.gpu.compatibility import version_of
 from builder.files.digest import Digest
-from builder.formats.manifest import FileEntry, Manifest
+from builder.formats.manifest import FileEntry, Manifest, PluginEntry
 from builder.formats.package_names import CUDA, LIB, LINUX
 
 DISTRIBUTION = "ortpacks-onnxruntime-gpu"
@@ -73,9 +73,67 @@ class OfficialWheel:
         return parse_wheel_filename(self.file)[3]
 
 
-def info_folder(version: str) -> str:
+PLUGIN_MODULE = "onnxruntime_ep_cuda_ortpacks"
+"""The module of a plug-in's wheel, with its library; named as those of ONNX Runtime's own plug-ins."""
+
+PLUGIN_DISTRIBUTION = "onnxruntime-ep-cuda{major}-ortpacks"
+"""Name of the distribution of a plug-in for a major version of CUDA."""
+
+STEMS = (f"{STEM}-", *(f"{PLUGIN_DISTRIBUTION.format(major=one).replace('-', '_')}-" for one in (12, 13)))
+"""What the names of wheels begin with."""
+
+_MODULE_TEXT = '''"""The plug-in for CUDA of ONNX Runtime that this distribution brings: see its METADATA."""
+
+from pathlib import Path
+
+
+def get_library_path():
+    """Return the path for ``onnxruntime.register_execution_provider_library``."""
+    return str(Path(__file__).resolve().parent / "{library}")
+
+
+def get_ep_names():
+    """Return the names of the execution providers that the library makes."""
+    return {names}
+
+
+def get_ep_name():
+    """Return the name of its only execution provider."""
+    return get_ep_names()[0]
+'''
+
+
+def module_text(plugin: PluginEntry) -> str:
+    """Return the text of a plug-in wheel's ``__init__.py``."""
+    return _MODULE_TEXT.format(library=PurePosixPath(plugin.library).name, names=json.dumps(plugin.names))
+
+
+def stem_of(manifest: Manifest) -> str:
+    """Return what the names of the package's wheels begin with."""
+    if manifest.plugin is None:
+        return STEM
+    return distribution_of(manifest).replace("-", "_")
+
+
+def distribution_of(manifest: Manifest) -> str:
+    """Return the name of the distribution of the package's wheels."""
+    major = str(manifest.cuda).partition(".")[0]
+    return PLUGIN_DISTRIBUTION.format(major=major) if manifest.plugin else DISTRIBUTION
+
+
+def folder_of(manifest: Manifest) -> str:
+    """Return the folder of the package's wheels in that of all."""
+    return f"{manifest.variant}-plugin" if manifest.plugin else manifest.variant
+
+
+def info_folder(version: str, stem: str = STEM) -> str:
     """Return the name of ``.dist-info``."""
-    return f"{STEM}-{version}.dist-info"
+    return f"{stem}-{version}.dist-info"
+
+
+def plugin_tag(manifest: Manifest) -> Tag:
+    """Return the tag of a plug-in's wheel, which is for every Python."""
+    return Tag("py3", "none", f"manylinux_2_{_least_manylinux(manifest)}_x86_64")
 
 
 def wheel_name(manifest: Manifest, official: OfficialWheel) -> str:
@@ -117,7 +175,8 @@ def runpath(manifest: Manifest) -> str:
     folders = sorted(
         {str(PurePosixPath(str(library.member)).parent) for library in _nvidia_libraries(manifest)}
     )
-    return ":".join(["$ORIGIN", *(f"$ORIGIN/../../{folder}" for folder in folders)])
+    above = ".." if manifest.plugin else "../.."
+    return ":".join(["$ORIGIN", *(f"$ORIGIN/{above}/{folder}" for folder in folders)])
 
 
 def unlinked(manifest: Manifest) -> tuple[str, ...]:
@@ -185,6 +244,31 @@ def metadata_text(manifest: Manifest, official: OfficialWheel, page: str) -> str
     return f"{head}\n{_description(manifest)}"
 
 
+def plugin_metadata(manifest: Manifest, page: str) -> str:
+    """Return the text of METADATA of a plug-in's wheel: it needs NVIDIA's wheels and no ONNX Runtime."""
+    name, version, oldest = distribution_of(manifest), manifest.onnxruntime.version, _oldest_host(manifest)
+    fields = [
+        *(("Metadata-Version", "2.4"), ("Name", name), ("Version", version)),
+        ("Summary", f"Plug-in for CUDA of ONNX Runtime: {_summary(manifest).partition('for ')[2]}"),
+        ("Project-URL", f"Homepage, {page}"),
+        ("License-Expression", "MIT"),
+        *(("License-File", path) for path in (*LICENCES, OUR_LICENCE)),
+        ("Requires-Python", ">=3.9"),
+        *(("Requires-Dist", requirement) for requirement in nvidia_wheels(manifest)),
+        ("Description-Content-Type", "text/markdown"),
+    ]
+    text = (
+        f"Any `onnxruntime` from {oldest} on registers the library of `{PLUGIN_MODULE}.get_library_path()`; "
+        f"its provider is `{PLUGIN_MODULE}.get_ep_name()`. Made by ortpacks as the package {manifest.name}; "
+        "this is no release of Microsoft's or NVIDIA's, whose libraries come from NVIDIA's own wheels."
+    )
+    return "".join(f"{key}: {value}\n" for key, value in fields) + f"\n# {name}\n\n{text}\n"
+
+
+def _oldest_host(manifest: Manifest) -> str:
+    return manifest.plugin.oldest_host if manifest.plugin else ""
+
+
 def requirements(manifest: Manifest, official: Iterable[str]) -> tuple[str, ...]:
     """Return the official wheel's requirements without its extras, and NVIDIA's wheels by exact version."""
     theirs = (requirement for requirement in official if "extra" not in str(Requirement(requirement).marker))
@@ -228,8 +312,8 @@ def description_json(manifest: Manifest, entry: object) -> str:
 
 
 def is_wheeled(manifest: Manifest) -> bool:
-    """Return whether wheels can be made of the package: a host for CUDA or the CPU, for Linux on x86-64."""
-    return manifest.platform == LINUX and manifest.provider in OFFICIAL_WHEELS and manifest.plugin is None
+    """Return whether wheels can be made of the package: for Linux on x86-64, for CUDA or the CPU."""
+    return manifest.platform == LINUX and manifest.provider in OFFICIAL_WHEELS
 
 
 _ORT = "onnxruntime"
@@ -286,6 +370,35 @@ def describe_wheel(
         supplier=SUPPLIERS[ORTPACKS],
         components=(*components, *_required(manifest)),
         files=tuple(made),
+    )
+
+
+def describe_plugin_wheel(name: str, manifest: Manifest, digests: Mapping[str, Digest]) -> Bom:
+    """Return the SBOM of a plug-in's wheel; ``digests`` are as for ``describe_wheel``."""
+    info = "-".join(name.split("-")[:2]) + ".dist-info/"
+    licence = BomLicence("MIT", spdx=True, text=f"{info}licenses/{LICENCES[0]}")
+    ours = replace(licence, text=f"{info}licenses/{OUR_LICENCE}")
+    files = {
+        path: BomFile(path, digest.size, digest.sha256, packed=True, modified=True, licence=licence)
+        for path, digest in sorted(digests.items())
+    }
+    library = f"{PLUGIN_MODULE}/{PROVIDER}"
+    purl = compiled_purl(manifest)
+    built = BomComponent(
+        name=_ORT,
+        version=manifest.onnxruntime.version,
+        purl=purl,
+        supplier=supplier_of(purl, ONNXRUNTIME),
+        sha256=None,
+        licences=(licence,),
+        files=(files.pop(library),),
+    )
+    return Bom(
+        name=name,
+        version=manifest.onnxruntime.version,
+        supplier=SUPPLIERS[ORTPACKS],
+        components=(built, *_required(manifest)),
+        files=tuple(replace(file, modified=False, licence=ours) for file in files.values()),
     )
 
 

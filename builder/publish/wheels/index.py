@@ -19,7 +19,7 @@ import json
 import os
 import shutil
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from email.parser import HeaderParser
 from hashlib import sha256
 from html import escape
@@ -44,7 +44,7 @@ from builder.io.wheel import opened_wheel, prove_wheel
 from builder.io.wiring import Wiring
 from builder.publish.locations import archives_in
 from builder.publish.mirror import SIMPLE, MirrorFolder
-from builder.publish.wheels.distribution import DISTRIBUTION, STEM, info_folder
+from builder.publish.wheels.distribution import STEM, STEMS, info_folder
 from builder.publish.wheels.package_wheels import WHEELS, copy_members, make_missing_wheels, source_package
 
 SCHEMA = "https://variants-schema.wheelnext.dev/v0.2.0.json"
@@ -156,6 +156,10 @@ class _Made:
     def version(self) -> str:
         return self.package.onnxruntime.version
 
+    @property
+    def stem(self) -> str:
+        return self.file.name.partition("-")[0]
+
 
 def write_index(wiring: Wiring, to: Path) -> Path:
     """Write the index of ``dist/wheels`` into the folder ``to``, in place of an earlier one; return ``to``.
@@ -168,20 +172,26 @@ def write_index(wiring: Wiring, to: Path) -> Path:
         raise ValidationError(
             f"--index {to} holds something else than an index of wheels.", advice="Name a new folder."
         )
-    project = to / DISTRIBUTION
+    names = [stem.replace("_", "-") for stem in dict.fromkeys(wheel.stem for wheel in made)]
+    for name in names:
+        _write_project(wiring, to / name, [one for one in made if one.stem.replace("_", "-") == name])
+    write_file(to / _PAGE, _root_page(names).encode())
+    wiring.reporter.say(str(to))
+    return to
+
+
+def _write_project(wiring: Wiring, project: Path, made: Sequence[_Made]) -> None:
+    """Write the wheels of one distribution and their page into the folder ``project``."""
     with (
         wiring.reporter.step(f"index of {len(made)} wheels"),
         scratch_folder(project, needed=sum(wheel.file.stat().st_size for wheel in made)) as fresh,
     ):
         _write_files(wiring, made, fresh)
         listed = sorted(path for path in fresh.iterdir() if path.name.endswith(_ENDS))
-        page = _page(DISTRIBUTION, [_link(file, file_digest(file).sha256) for file in listed])
+        page = _page(project.name, [_link(file, file_digest(file).sha256) for file in listed])
         (fresh / _PAGE).write_text(page, encoding="utf-8")
         with disk_errors(project):
             replace_folder(project, fresh)
-    write_file(to / _PAGE, _ROOT_PAGE.encode())
-    wiring.reporter.say(str(to))
-    return to
 
 
 def add_wheels(wiring: Wiring) -> None:
@@ -204,7 +214,7 @@ def add_wheels(wiring: Wiring) -> None:
             with disk_errors(dist):
                 for name in put:
                     (fresh / name).replace(dist / name)
-    old = {name for name in read_checksums(dist) if name.startswith(STEM)} - put.keys()
+    old = {name for name in read_checksums(dist) if name.startswith(STEMS)} - put.keys()
     for name in old:
         (dist / name).unlink(missing_ok=True)
     update_checksums(dist, put=put, drop=tuple(old))
@@ -228,24 +238,35 @@ def write_mirror_pages(mirror: MirrorFolder) -> None:
 
     Call ``require_place`` before. Raises ``ReleaseConflictError`` and ``DiskError``.
     """
-    files = _wheels_on(mirror)
-    if not files and not (mirror.root / SIMPLE / DISTRIBUTION).is_dir():
-        return
-    page = _page(DISTRIBUTION, [link for links in files.values() for link in links])
-    pages = {f"{SIMPLE}/{DISTRIBUTION}/{_PAGE}": page, f"{SIMPLE}/{_PAGE}": _ROOT_PAGE}
-    mirror.write_pages({name: text if files else None for name, text in pages.items()})
+    place = mirror.root / SIMPLE
+    links: dict[str, list[str]] = {name: [] for name in _names_in(place)}
+    for (stem, _), several in _wheels_on(mirror).items():
+        links.setdefault(stem.replace("_", "-"), []).extend(several)
+    pages = {
+        f"{SIMPLE}/{name}/{_PAGE}": _page(name, of_name) if of_name else None
+        for name, of_name in links.items()
+    }
+    if pages:
+        root = _root_page(sorted(name for name, of_name in links.items() if of_name))
+        mirror.write_pages({**pages, f"{SIMPLE}/{_PAGE}": root if any(links.values()) else None})
 
 
-def _wheels_on(mirror: MirrorFolder) -> Mapping[str, tuple[str, ...]]:
-    """Return the links to the wheels on a mirror by version: those of the release that became public last."""
-    links: dict[str, tuple[str, ...]] = {}
+def _names_in(folder: Path) -> list[str]:
+    """Return the names of our distributions that have a folder in the folder of an index."""
+    names = (path.name for path in folder.iterdir()) if folder.is_dir() else ()
+    return sorted(name for name in names if f"{name.replace('-', '_')}-".startswith(STEMS))
+
+
+def _wheels_on(mirror: MirrorFolder) -> Mapping[tuple[str, str], tuple[str, ...]]:
+    """Return the links to the wheels on a mirror by stem and version: of the release that is public last."""
+    links: dict[tuple[str, str], tuple[str, ...]] = {}
     for release in mirror.listing().releases:
         links = {**_released(mirror.root / release.tag), **links}
     return links
 
 
-def _released(folder: Path) -> Mapping[str, tuple[str, ...]]:
-    """Return the links to the wheels in a release's folder on a mirror, by version.
+def _released(folder: Path) -> Mapping[tuple[str, str], tuple[str, ...]]:
+    """Return the links to the wheels in a release's folder on a mirror, by stem and version.
 
     Digests are those of ``SHA256SUMS``: where it is damaged, the release has none until it is repaired.
     """
@@ -253,13 +274,14 @@ def _released(folder: Path) -> Mapping[str, tuple[str, ...]]:
         sums = read_checksums(folder)
     except ParseError:
         return {}
-    names = sorted(name for name in sums if name.startswith(f"{STEM}-") and name.endswith(_ENDS))
-    links: dict[str, list[str]] = {}
+    names = sorted(name for name in sums if name.startswith(STEMS) and name.endswith(_ENDS))
+    links: dict[tuple[str, str], list[str]] = {}
     for name in names:
         if (folder / name).is_file():
             link = _link(folder / name, sums[name], f"../../{folder.name}/")
-            links.setdefault(name.split("-")[1], []).append(link)
-    return {version: tuple(files) for version, files in links.items()}
+            stem, version, *_ = name.split("-")
+            links.setdefault((stem, version), []).append(link)
+    return {key: tuple(files) for key, files in links.items()}
 
 
 def _wheels_in(folder: Path, variants: Collection[str] | None = None) -> tuple[_Made, ...]:
@@ -267,21 +289,24 @@ def _wheels_in(folder: Path, variants: Collection[str] | None = None) -> tuple[_
 
     Raises ``NothingToDoError`` without wheels, and ``ValidationError`` for a version without one for the CPU.
     """
-    files = sorted(folder.glob(f"*/{STEM}-*.whl"))
+    files = sorted(file for file in folder.glob("*/*.whl") if file.name.startswith(STEMS))
     chosen = (file for file in files if variants is None or file.parent.name in variants)
     made = [_Made(file, source_package(file)) for file in chosen]
     if not made:
         raise NothingToDoError(
             f"{folder} has no wheels.", advice="./run wheel --variant NAME makes those of a package."
         )
-    for version in {wheel.version for wheel in made}:
-        if all(wheel.package.provider == CUDA for wheel in made if wheel.version == version):
+    hosts = [wheel for wheel in made if wheel.package.plugin is None]
+    for version in {wheel.version for wheel in hosts}:
+        if all(wheel.package.provider == CUDA for wheel in hosts if wheel.version == version):
             raise ValidationError(
                 f"{folder} has no wheels of {version} for the CPU, which pip takes, and a machine whose GPU "
                 "no variant serves.",
                 advice=f"./run wheel --variant cpu makes them of a package of ONNX Runtime {version}.",
             )
-    return tuple(sorted(made, key=lambda wheel: (wheel.version, wheel.file.name, wheel.package.variant)))
+    return tuple(
+        sorted(made, key=lambda one: (one.stem != STEM, one.version, one.file.name, one.package.variant))
+    )
 
 
 def _is_free(to: Path) -> bool:
@@ -291,21 +316,21 @@ def _is_free(to: Path) -> bool:
     """
     if not to.is_dir():
         return not os.path.lexists(to)
-    return (to / DISTRIBUTION).is_dir() or all(
-        path.name.startswith(f"{DISTRIBUTION}.part-") for path in to.iterdir()
-    )
+    parts = tuple(f"{stem[:-1].replace('_', '-')}.part-" for stem in STEMS)
+    return bool(_names_in(to)) or all(path.name.startswith(parts) for path in to.iterdir())
 
 
 def _write_files(wiring: Wiring, made: Sequence[_Made], fresh: Path) -> None:
     fresh.mkdir()
-    for _, of_version in groupby(made, key=lambda wheel: wheel.version):
+    for _, of_version in groupby(made, key=lambda wheel: (wheel.stem, wheel.version)):
         _write_version(wiring, tuple(of_version), fresh)
 
 
 def _write_version(wiring: Wiring, made: Sequence[_Made], folder: Path) -> None:
     """Write the wheels of one version, and the document with the properties of their variants."""
     packages = {one.package.name: one.package for one in made}
-    index = Index(index_format.FORMAT, WHEELS, tuple(packages.values()), ())
+    alike = tuple(replace(one, plugin=None) for one in packages.values())  # chosen by GPU, as hosts are
+    index = Index(index_format.FORMAT, WHEELS, alike, ())
     given = labels(index)
     for sentence in given.lost:
         wiring.reporter.warn(f"{sentence}.")
@@ -321,7 +346,7 @@ def _write_version(wiring: Wiring, made: Sequence[_Made], folder: Path) -> None:
             wiring.reporter.warn(f"{one.file.name} of {variant} is left out: no GPU would take it.")
     named = {_label(variant): values for variant, values in given.properties.items()}
     text = variants_json(named)
-    (folder / f"{STEM}-{made[0].version}-variants.json").write_text(text, encoding="utf-8")
+    (folder / f"{made[0].stem}-{made[0].version}-variants.json").write_text(text, encoding="utf-8")
     for label, values in named.items():
         described = "; ".join(f"{feature} {' '.join(several)}" for feature, several in values.items())
         wiring.reporter.say(f"{made[0].version} {label}: {described}")
@@ -338,7 +363,7 @@ def _label(variant: str) -> str:
 def _labelled(made: _Made, properties: Mapping[str, Properties], folder: Path) -> Path:
     """Write the wheel with its properties inside and its label in its name; return its path."""
     (label,) = properties
-    info = info_folder(made.version)
+    info = info_folder(made.version, made.stem)
     wheel = folder / f"{made.file.stem}-{label}.whl"
     with opened_wheel(made.file) as archive, wheel.open("wb") as stream, WheelWriter(stream, info) as writer:
         copy_members(writer, archive, info)
@@ -374,5 +399,6 @@ def _page(title: str, links: Iterable[str]) -> str:
     return f'<!DOCTYPE html>\n<html lang="en">\n<head>{head}</head>\n<body>\n{body}\n</body>\n</html>\n'
 
 
-_ROOT_PAGE = _page("Simple index", [f'<a href="{DISTRIBUTION}/">{DISTRIBUTION}</a>'])
-"""The page above the project's page."""
+def _root_page(names: Iterable[str]) -> str:
+    """Return the page above the pages of distributions."""
+    return _page("Simple index", [f'<a href="{name}/">{name}</a>' for name in names])

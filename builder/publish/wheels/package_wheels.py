@@ -11,8 +11,9 @@ from zipfile import ZipFile
 
 from builder.config.inputs import OFFICIAL_WHEELS, Input, Lock, Pin
 from builder.config.load import pick_variants
-from builder.config.variants import WITHOUT_GPU_WHEEL
+from builder.config.variants import WITHOUT_GPU_WHEEL, Variant
 from builder.contents.reading import read_file
+from builder.contents.required_files import ORT_LICENCE, ORT_NOTICES
 from builder.contents.required_files import OUR_LICENCE as OUR_TEXT
 from builder.contents.supported_gpus import coverage_entry, coverage_line
 from builder.errors import ConfigError, IntegrityError, NothingToDoError, ValidationError
@@ -23,7 +24,7 @@ from builder.finding import Code, Finding, require_no_errors
 from builder.formats import index as index_format
 from builder.formats.index import IndexPackage, entry_of
 from builder.formats.json_values import to_json
-from builder.formats.manifest import FileEntry, Manifest
+from builder.formats.manifest import FileEntry, Manifest, PluginEntry
 from builder.formats.package_names import Form, form_of
 from builder.formats.stored_file import StoredFile
 from builder.io.archive.unpacking import manifest_of, members_of, unpack
@@ -37,14 +38,21 @@ from builder.publish.wheels.distribution import (
     DESCRIPTION,
     LICENCES,
     OUR_LICENCE,
+    PLUGIN_MODULE,
     OfficialWheel,
+    describe_plugin_wheel,
     describe_wheel,
     description_json,
+    folder_of,
     info_folder,
     is_wheeled,
     metadata_text,
+    module_text,
+    plugin_metadata,
+    plugin_tag,
     replaced,
     runpath,
+    stem_of,
     unlinked,
     wheel_name,
     wheel_tags,
@@ -87,11 +95,11 @@ def wheeled_packages(wiring: Wiring, variants: Sequence[str], paths: Sequence[st
         if not Path(path).is_file():
             raise ValidationError(f"{path}: there is no such package.", advice="Check the path.")
     picked = pick_variants(wiring.project, variants, all_=False) if variants else ()
-    return (*map(Path, paths), *(package_of(wiring, variant.name) for variant in picked))
+    return (*map(Path, paths), *(package_of(wiring, variant) for variant in picked))
 
 
 def make_missing_wheels(wiring: Wiring, packages: Sequence[Path]) -> tuple[str, ...]:
-    """Make the wheels of each variant's best package unless they exist; return the variants that have wheels.
+    """Make the wheels of each variant's best package unless they exist; return the folders that have wheels.
 
     Packages that no wheels can be made of are left out. Raises what ``make_wheels`` does.
     """
@@ -99,17 +107,17 @@ def make_missing_wheels(wiring: Wiring, packages: Sequence[Path]) -> tuple[str, 
     for package in packages:
         manifest = manifest_of(package)
         if is_wheeled(manifest):
-            by_variant.setdefault(manifest.variant, []).append((package, manifest))
+            by_variant.setdefault(folder_of(manifest), []).append((package, manifest))
     made = []
     for variant, several in by_variant.items():
         package, manifest = min(several, key=_rank)
-        pins = wiring.lock.python_wheels(_requirement(manifest))
-        if not pins:
+        number = 1 if manifest.plugin else len(wiring.lock.python_wheels(_requirement(manifest)))
+        if not number:
             wiring.reporter.warn(
                 f"{variant} gets no wheels: inputs.lock has none of {_requirement(manifest)}."
             )
             continue
-        if not _are_of(wiring.dist / WHEELS / variant, package, len(pins)):
+        if not _are_of(wiring.dist / WHEELS / variant, package, number):
             make_wheels(wiring, package)
         made.append(variant)
     return tuple(made)
@@ -149,19 +157,20 @@ def source_package(wheel: Path) -> IndexPackage:
     return index_format.loads(json.dumps(value), f"{wheel}: {DESCRIPTION}").packages[0]
 
 
-def package_of(wiring: Wiring, variant: str) -> Path:
+def package_of(wiring: Wiring, variant: Variant) -> Path:
     """Return the variant's package in ``dist``, the full one if there are both layouts.
 
     Raises ``NothingToDoError`` if there is none, or if there are packages of several versions.
     """
     packages = [(path, manifest_of(path)) for path in archives_in(wiring.dist)]
-    ours = [(path, one) for path, one in packages if one.variant == variant and one.plugin is None]
+    wanted = (variant.name, variant.form)
+    ours = [(path, manifest) for path, manifest in packages if (manifest.variant, manifest.form) == wanted]
     names = {manifest.onnxruntime.version for _, manifest in ours}
     if len(names) != 1:
         has = f"packages of {', '.join(sorted(names))}" if names else "no package of it"
         raise NothingToDoError(
-            f"{wiring.dist} has {has} for {variant}, and wheels are made of one.",
-            advice=f"./run build --variant {variant} makes it; ./run wheel PATH names one.",
+            f"{wiring.dist} has {has} for {variant.name}, and wheels are made of one.",
+            advice=f"./run build --variant {variant.name} makes it; ./run wheel PATH names one.",
         )
     return min(ours, key=_rank)[0]
 
@@ -169,25 +178,30 @@ def package_of(wiring: Wiring, variant: str) -> Path:
 def make_wheels(wiring: Wiring, package: Path) -> tuple[Path, ...]:
     """Write the wheels of ``package`` to ``dist/wheels/<variant>``, all or none, in place of earlier ones.
 
-    Returns their paths. Raises ``NothingToDoError`` for a package of another platform or provider, or of an
-    ONNX Runtime whose wheels are not pinned, ``IntegrityError``, ``CheckFailedError`` and ``DiskError``.
+    Of a plug-in it is one, in ``dist/wheels/<variant>-plugin``. Returns their paths. Raises
+    ``NothingToDoError`` for a package of another platform or provider, or of an ONNX Runtime whose wheels are
+    not pinned, ``IntegrityError``, ``CheckFailedError`` and ``DiskError``.
     """
     manifest = manifest_of(package)
-    officials = official_wheels(wiring.lock, manifest, package.name)
+    officials = {} if manifest.plugin else official_wheels(wiring.lock, manifest, package.name)
     store = wiring.store(wiring.lock, wiring.reporter)
-    folder = wiring.dist / WHEELS / manifest.variant
+    folder = wiring.dist / WHEELS / folder_of(manifest)
+    needed = 2 * sum(pin.size for pin in officials.values()) or manifest.unpacked_size
     with (
         wiring.reporter.step(f"wheels of {manifest.name}"),
-        scratch_folder(folder, needed=2 * sum(pin.size for pin in officials.values())) as fresh,
+        scratch_folder(folder, needed=needed) as fresh,
     ):
         unpacked = fresh.with_name("package")
         for new in (fresh, unpacked):
             new.mkdir()
         source = _source(wiring, package, manifest, unpacked)
         made: list[Path] = []
+        if manifest.plugin:
+            made.append(_plugin_wheel(source, manifest.plugin, fresh, unpacked))
         for item, pin in officials.items():
             made.append(_wheel(source, (item, pin), store.fetch(item), fresh, made))
-            wiring.reporter.say(f"{made[-1].name}  {made[-1].stat().st_size / _MB:,.1f} MB")
+        for one in made:
+            wiring.reporter.say(f"{one.name}  {one.stat().st_size / _MB:,.1f} MB")
         with disk_errors(folder):
             replace_folder(folder, fresh)
     return tuple(folder / wheel.name for wheel in made)
@@ -201,9 +215,8 @@ def official_wheels(lock: Lock, manifest: Manifest, package: str) -> Mapping[Inp
     version = manifest.onnxruntime.version
     if not is_wheeled(manifest):
         raise NothingToDoError(
-            f"{package} is {'a plug-in ' * (manifest.plugin is not None)}for {manifest.provider} on "
-            f"{manifest.platform}: wheels are made for {' and '.join(OFFICIAL_WHEELS)} on linux-x64, "
-            "and of no plug-in."
+            f"{package} is for {manifest.provider} on {manifest.platform}: wheels are made for "
+            f"{' and '.join(OFFICIAL_WHEELS)} on linux-x64."
         )
     wheels = lock.python_wheels(_requirement(manifest))
     if not wheels:
@@ -223,7 +236,8 @@ def _requirement(manifest: Manifest) -> str:
 def _source(wiring: Wiring, package: Path, manifest: Manifest, folder: Path) -> _Source:
     """Extract what wheels need from the package, verify its digests, and set the provider's RUNPATH."""
     entries = {entry.path: entry for entry in manifest.files}
-    wanted = {OUR_TEXT, *(entry.path for entry in replaced(manifest))}
+    texts = {ORT_LICENCE, ORT_NOTICES} if manifest.plugin else set()
+    wanted = {OUR_TEXT, *texts, *(entry.path for entry in replaced(manifest))}
     digests = {path: unpack(folder, path, chunks) for path, chunks in members_of(package) if path in wanted}
     for path in sorted(wanted):
         entry = entries[path]
@@ -279,6 +293,34 @@ def _wheel(
                 digests[f"{ours}{name}"] = writer.add(f"{ours}{name}", content)
             bom = describe_wheel(wheel.name, source.manifest, official, digests, tuple(source.taken))
             writer.add(f"{ours}{SBOM}", render_bom(bom))
+    prove_wheel(wheel)
+    return wheel
+
+
+def _plugin_wheel(source: _Source, plugin: PluginEntry, folder: Path, package: Path) -> Path:
+    """Write the wheel of a plug-in to ``folder`` and return its path; ``package`` has the licence texts."""
+    manifest, tag = source.manifest, plugin_tag(source.manifest)
+    stem = f"{stem_of(manifest)}-{manifest.onnxruntime.version}"
+    info = f"{stem}.dist-info"
+    wheel = folder / f"{stem}-{tag}.whl"
+    licences = zip(LICENCES, (ORT_LICENCE, ORT_NOTICES), strict=True)
+    texts = {
+        f"{PLUGIN_MODULE}/__init__.py": module_text(plugin).encode(),
+        f"{info}/METADATA": plugin_metadata(manifest, source.page).encode(),
+        f"{info}/WHEEL": wheel_text([tag], "ortpacks").encode(),
+        **{f"{info}/licenses/{path}": (package / text).read_bytes() for path, text in licences},
+        f"{info}/licenses/{OUR_LICENCE}": source.licence,
+        f"{info}/{DESCRIPTION}": description_json(
+            manifest, to_json(entry_of(manifest, source.archive))
+        ).encode(),
+    }
+    with wheel.open("wb") as stream, WheelWriter(stream, info) as writer:
+        digests = {
+            path: writer.add(path, file, EXECUTABLE)
+            for path, file in ((f"{PLUGIN_MODULE}/{file.name}", file) for file in source.taken.values())
+        }
+        digests |= {path: writer.add(path, content) for path, content in texts.items()}
+        writer.add(f"{info}/{SBOM}", render_bom(describe_plugin_wheel(wheel.name, manifest, digests)))
     prove_wheel(wheel)
     return wheel
 

@@ -121,7 +121,8 @@ def write_package(
     provider than the manifest lists.
     """
     library = elf({".nv_fatbin": sass(75, 86)})
-    texts = {**releases.TEXTS, f"lib/{PROVIDER}": library}
+    licences = {f"licenses/onnxruntime{end}.txt": b"terms\n" for end in ("", "-third-party")}
+    texts = {**releases.TEXTS, **licences, f"lib/{PROVIDER}": library}
     ours = [_entry(path, data) for path, data in texts.items()]
     theirs = [
         replace(

@@ -1,6 +1,7 @@
 """Tests of wheel: official wheels with a package's provider, read back with pip, zipfile and packaging."""
 
 import hashlib
+import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ import pytest
 from packaging.metadata import parse_email
 
 from builder.errors import CheckFailedError, IntegrityError, NothingToDoError, ValidationError
+from builder.formats.manifest import PluginEntry
 from builder.io.cyclonedx import bom_problems
 from builder.io.wiring import Wiring
+from builder.publish.wheels.index import write_index
 from builder.publish.wheels.package_wheels import make_missing_wheels, make_wheels, wheeled_packages
 from tests.support import ROOT
 from tests.support.factories import official_wheels as official
@@ -161,3 +164,36 @@ def test_build_replaces_a_wheel_that_names_no_package(shop: Wiring, text: str | 
         archive.writestr(f"{INFO}/{'other' if text is None else 'ortpacks.json'}", text or "")
     make_missing_wheels(shop, [package])
     assert json.loads(members(wheel)[f"{INFO}/ortpacks.json"])["package"]["variant"] == "modern"
+
+
+def test_a_plugin_gets_one_wheel_for_every_python(shop: Wiring, tmp_path: Path) -> None:
+    """Names of functions are those of ONNX Runtime's own plug-ins; no host is inside or required."""
+    entry = PluginEntry(f"lib/{PROVIDER}", ("CUDAExecutionProvider",), "1.24.4", 30, None)
+    name = "ortpacks-modern-1.23.2-cuda12.9-plugin-linux-x64"
+    (made,) = make_wheels(shop, write_package(shop.dist, name=name, plugin=entry))
+    stem = "onnxruntime_ep_cuda12_ortpacks-1.23.2"
+    assert made.relative_to(shop.dist).as_posix() == (
+        f"wheels/modern-plugin/{stem}-py3-none-manylinux_2_27_x86_64.whl"
+    )
+    with ZipFile(made) as archive:
+        archive.extractall(tmp_path / "site")
+    module = tmp_path / "site/onnxruntime_ep_cuda_ortpacks"
+    library = module / PROVIDER
+    assert b"$ORIGIN:$ORIGIN/../nvidia/cublas/lib" in library.read_bytes()
+    spec = importlib.util.spec_from_file_location(module.name, module / "__init__.py")
+    assert spec
+    assert spec.loader
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    assert (loaded.get_library_path(), loaded.get_ep_name()) == (str(library), "CUDAExecutionProvider")
+    assert loaded.get_ep_names() == ["CUDAExecutionProvider"]
+    files = members(made)
+    metadata, _ = parse_email(files[f"{stem}.dist-info/METADATA"])
+    assert metadata["requires_dist"] == [*("nvidia-cublas-cu12==12.9.1.4", "nvidia-cuda-nvrtc-cu12==12.9.86")]
+    bom = files[f"{stem}.dist-info/sboms/ortpacks.cdx.json"]
+    assert [*bom_problems(bom)] == []
+    assert make_missing_wheels(shop, [*shop.dist.glob("*.tar.zst")]) == ("modern-plugin",)
+    folder = write_index(shop, tmp_path / "simple")
+    (listed,) = folder.glob("*/*-modern.whl")
+    assert listed.parent.name == "onnxruntime-ep-cuda12-ortpacks"
+    assert f'href="{listed.parent.name}/"' in (folder / "index.html").read_text()

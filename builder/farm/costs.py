@@ -26,6 +26,7 @@ _ROW = re.compile(
 )
 _LINE = re.compile(r"^([0-9]+) ([0-9]+) ([0-9]+) ([0-9]+) ([0-9]+) (?P<output>\S+)\n", re.MULTILINE)
 _RUN = re.compile(r"^([0-9]+) ([0-9]+)\n", re.MULTILINE)
+_OF_PROVIDER = re.compile(r"\bonnxruntime_providers_cuda_\w+\.dir/")
 _HEADER = "# output\tcpu_s\tarchitectures\tpeak_mib\n"
 
 
@@ -82,9 +83,13 @@ def estimate(costs: Mapping[str, Cost], output: str, architectures: float) -> fl
 def cost_of(costs: Mapping[str, Cost], output: str) -> Cost:
     """Return a unit's cost from ``costs``.
 
-    For an unknown one, it is the median of those in its folder whose names begin like its own for the
+    A unit of a plug-in, or of a part of a provider, costs what the same source costs in a provider. For an
+    unknown one, it is the median of those in its folder whose names begin like its own for the
     longest, up to the end of a word; of an unknown folder, that of its kind (CUDA or C++).
     """
+    if output in costs:
+        return costs[output]
+    output = _OF_PROVIDER.sub("onnxruntime_providers_cuda.dir/", output, count=1)
     if output in costs:
         return costs[output]
     folder = output.rpartition("/")[0] + "/"

@@ -44,6 +44,13 @@ def test_a_unit_nobody_has_compiled_costs_what_its_like_do() -> None:
     assert cost_of(known, f"{folder}deeper/gemm_a.cu.o") == cost_of({}, "gemm_a.cu.o")
 
 
+def test_a_unit_of_a_plugin_costs_what_it_costs_in_a_provider() -> None:
+    provider = "CMakeFiles/onnxruntime_providers_cuda.dir/src/a.cu.o"
+    known = {provider: Cost(cpu=77.0, architectures=1, peak=5)}
+    for part in ("plugin", "plugin_flash_attention", "llm"):
+        assert cost_of(known, provider.replace("_cuda.", f"_cuda_{part}.")) == known[provider]
+
+
 @pytest.mark.parametrize(
     ("log", "architectures", "known"),
     [

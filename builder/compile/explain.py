@@ -120,7 +120,7 @@ def explain(plan: BuildPlan) -> Explanation:
         return Explanation(title, (), ())
     division = compile_plan(plan)
     return Explanation(
-        title=f"{plan.variant.name}: profile {plan.profile.value} on base {plan.base}, against the official "
+        title=f"{plan.variant.folder}: profile {plan.profile.value} on base {plan.base}, against the official "
         f"build of ONNX Runtime {version}",
         differences=tuple(_differences(plan, division)),
         notes=tuple(_notes(plan, division)),

@@ -301,7 +301,8 @@ def compile_plan(plan: BuildPlan) -> CompilePlan:
     lost: list[UnitGroup] = []
     left_out_units = tuple(path for repair in plan.repairs for path in repair.units)
     if plan.profile is Profile.FULL:
-        parts += (UnitPart(path, {}) for path in rules.without_device_code)
+        plain = () if plan.variant.is_plugin else rules.without_device_code  # its C++ has other headers
+        parts += (UnitPart(path, {}) for path in plain)
         for launch, part in compiled_launches(sm, rules):
             parts.append(_part(launch.path, sorted(part), targets, rules, launch))
         for group in rules.groups:

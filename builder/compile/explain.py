@@ -120,8 +120,8 @@ def explain(plan: BuildPlan) -> Explanation:
         return Explanation(title, (), ())
     division = compile_plan(plan)
     return Explanation(
-        title=f"{plan.variant.folder}: profile {plan.profile.value} on base {plan.base}, against the official "
-        f"build of ONNX Runtime {version}",
+        title=f"{plan.variant.folder}: profile {plan.profile.value} on base {plan.base}, against the "
+        f"official build of ONNX Runtime {version}",
         differences=tuple(_differences(plan, division)),
         notes=tuple(_notes(plan, division)),
     )

@@ -111,7 +111,7 @@ def test_what_is_rendered(project: Project) -> None:
     plan = planned(project=project)
     made = render(plan, packages.pinned(project), FileSystemLoader(ROOT / "templates")).dockerfile
     lines = [line.strip() for line in made.splitlines()]
-    assert "{ global: CreateEpFactories; ReleaseEpFactory; local: *; };" in lines
+    assert "VERS_1.30.0 { global: CreateEpFactories; ReleaseEpFactory; local: *; };" in lines
     assert "onnxruntime_providers_cuda_plugin" in lines
     assert "for library in libonnxruntime_providers_cuda.so; do" in lines
     assert "cp /src/onnxruntime/LICENSE /src/onnxruntime/ThirdPartyNotices.txt /out/" in lines

@@ -437,8 +437,9 @@ def _faster(plan: BuildPlan, costs: Mapping[str, Cost], jobs: int | None) -> str
 
 
 def _unmeasured(plan: BuildPlan, costs: Mapping[str, Cost]) -> str:
-    known = any(_PROVIDER.match(output) is None for output in costs) or plan.host is not Host.SOURCE
-    return "" if known else " without the host library, whose cost was not measured"
+    known = any(_PROVIDER.match(output) is None for output in costs) or plan.host is Host.WHEEL
+    what = "the parts of ONNX Runtime that it links" if plan.variant.is_plugin else "the host library"
+    return "" if known else f" without {what}, whose cost was not measured"
 
 
 def _difference(wider: BuildPlan, narrower: BuildPlan, costs: Mapping[str, Cost]) -> str:

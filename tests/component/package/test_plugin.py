@@ -21,7 +21,7 @@ from builder.contents.required_files import required_files
 from builder.contents.rules.dependencies import check_closure
 from builder.errors import ConfigError, ValidationError
 from builder.facts.ort.configured import SourceLine
-from builder.facts.ort.known_rules import rules_for
+from builder.facts.ort.known_rules import rules_for, stated
 from builder.facts.ort.source_rules import Fact, PluginSource, SourceRules
 from builder.finding import Code
 from builder.formats.index import entry_of
@@ -120,6 +120,7 @@ def test_what_is_rendered(project: Project) -> None:
     notes = "\n".join(explain(plan).notes)
     for fact in ("1.24.4 on register it (plugin/x:3)", "ORT_API_VERSION 30 (plugin/x:3)", "ab" * 32):
         assert fact in notes
+    assert '"oldest_host": "plugin/x:3: 1.24.4"' in json.dumps(stated(plan.rules, []))  # provenance has it
 
 
 def test_it_holds_no_host_library_no_bridge_and_nothing_it_does_not_link() -> None:

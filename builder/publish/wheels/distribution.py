@@ -244,9 +244,9 @@ def metadata_text(manifest: Manifest, official: OfficialWheel, page: str) -> str
     return f"{head}\n{_description(manifest)}"
 
 
-def plugin_metadata(manifest: Manifest, page: str) -> str:
+def plugin_metadata(manifest: Manifest, plugin: PluginEntry, page: str) -> str:
     """Return the text of METADATA of a plug-in's wheel: it needs NVIDIA's wheels and no ONNX Runtime."""
-    name, version, oldest = distribution_of(manifest), manifest.onnxruntime.version, _oldest_host(manifest)
+    name, version = distribution_of(manifest), manifest.onnxruntime.version
     fields = [
         *(("Metadata-Version", "2.4"), ("Name", name), ("Version", version)),
         ("Summary", f"Plug-in for CUDA of ONNX Runtime: {_summary(manifest).partition('for ')[2]}"),
@@ -258,15 +258,12 @@ def plugin_metadata(manifest: Manifest, page: str) -> str:
         ("Description-Content-Type", "text/markdown"),
     ]
     text = (
-        f"Any `onnxruntime` from {oldest} on registers the library of `{PLUGIN_MODULE}.get_library_path()`; "
-        f"its provider is `{PLUGIN_MODULE}.get_ep_name()`. Made by ortpacks as the package {manifest.name}; "
-        "this is no release of Microsoft's or NVIDIA's, whose libraries come from NVIDIA's own wheels."
+        f"Any `onnxruntime` from {plugin.oldest_host} on registers the library of "
+        f"`{PLUGIN_MODULE}.get_library_path()`; its provider is `{PLUGIN_MODULE}.get_ep_name()`. Made by "
+        f"ortpacks as the package {manifest.name}; this is no release of Microsoft's or NVIDIA's, whose "
+        "libraries come from NVIDIA's own wheels."
     )
     return "".join(f"{key}: {value}\n" for key, value in fields) + f"\n# {name}\n\n{text}\n"
-
-
-def _oldest_host(manifest: Manifest) -> str:
-    return manifest.plugin.oldest_host if manifest.plugin else ""
 
 
 def requirements(manifest: Manifest, official: Iterable[str]) -> tuple[str, ...]:

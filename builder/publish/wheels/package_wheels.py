@@ -306,7 +306,7 @@ def _plugin_wheel(source: _Source, plugin: PluginEntry, folder: Path, package: P
     licences = zip(LICENCES, (ORT_LICENCE, ORT_NOTICES), strict=True)
     texts = {
         f"{PLUGIN_MODULE}/__init__.py": module_text(plugin).encode(),
-        f"{info}/METADATA": plugin_metadata(manifest, source.page).encode(),
+        f"{info}/METADATA": plugin_metadata(manifest, plugin, source.page).encode(),
         f"{info}/WHEEL": wheel_text([tag], "ortpacks").encode(),
         **{f"{info}/licenses/{path}": (package / text).read_bytes() for path, text in licences},
         f"{info}/licenses/{OUR_LICENCE}": source.licence,

@@ -75,9 +75,11 @@ def options(
     known = [option for option in wanted if option.name not in absent]
     lacking = [option.name for option in wanted if option.is_needed and option not in known]
     if _AS_PLUGIN in lacking or (form is PackageForm.PLUGIN and rules.plugin is None):
+        lacks = f"the source has no option {_AS_PLUGIN} and plugin-ep-cuda/MIN_ONNXRUNTIME_VERSION"
+        unread = f"its source has no pin here, so it is not known whether it has {_AS_PLUGIN}"
         raise ConfigError(
             f"--form plugin: ONNX Runtime {rules.version} cannot be compiled as a plug-in",
-            cause=f"the source has no option {_AS_PLUGIN} and plugin-ep-cuda/MIN_ONNXRUNTIME_VERSION",
+            cause=unread if rules.stands_in else lacks,
             advice="The development state of 1.30 has both (--source). --form provider works with this one.",
         )
     if lacking:

@@ -15,7 +15,7 @@ from builder.client import __version__
 from builder.client.commands.environment import SHELLS
 from builder.errors import ConfigError, TransferError
 from builder.files.disk import absolute
-from builder.formats.package_names import INDEX, Layout
+from builder.formats.package_names import INDEX, Layout, PackageForm
 from builder.formats.text import redacted, refuse_registry
 
 _TABLES = json.loads(pkgutil.get_data(__name__, "arguments.json") or b"")
@@ -138,7 +138,9 @@ def _parser() -> argparse.ArgumentParser:
             description=f"{text[0].upper()}{text[1:]}.",
             epilog="ortpacks --reference shows exit codes and the environment's variables.",
             allow_abbrev=False,
+            add_help=False,
         )
+        command.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
         _add_flags(name, command)
     return parser
 
@@ -152,6 +154,7 @@ _KINDS: Mapping[str, Mapping[str, object]] = {
     "models": {"action": "append"},
     "layout": {"choices": (AUTO, *(layout.value for layout in Layout)), "default": AUTO},
     "shell": {"choices": sorted(SHELLS)},
+    "form": {"choices": [form.value for form in PackageForm]},
 }
 """What argparse makes of a flag's value, by ``kind``."""
 

@@ -128,7 +128,7 @@ def _given(
             state=state_folder(env, home),
             unsigned=unsigned,
         ),
-        "wish": Wish(given.get("variant"), given.get("device"), given.get("models")),
+        "wish": Wish(*(given.get(name) for name in ("variant", "device", "models", "host", "form"))),
         "as_json": given["json"],
         "layout": None if given.get("layout") == AUTO else given.get("layout"),
         "look_in": tuple(_look_in(given.get("look_in") or [], env)),

@@ -79,6 +79,10 @@ class Wish:
     """Numbers or UUIDs of GPUs, separated by commas."""
     table: Optional[Path] = None
     """The file with a table of models that replaces the index's."""
+    host: Optional[str] = None
+    """The application's ONNX Runtime: a version, a path, or ``none``; ``None`` where it is looked for."""
+    form: Optional[str] = None
+    """``provider`` or ``plugin``; ``None`` where the client chooses."""
 
 
 @dataclass(frozen=True)

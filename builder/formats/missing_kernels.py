@@ -67,7 +67,13 @@ _UNNAMED = "Kernel not found"
 
 CURE = "Install the full package, the one with neither -lean nor -minimal in its name{otherwise}."
 
-NO_KERNEL = "{package} has no kernel for {operator}: it was compiled with less than the full profile."
+NO_KERNEL = "{package} has no kernel for {operator}: it was compiled without that one."
+
+NO_HOST = "none"
+"""The origin of the host library of a plug-in, which has none."""
+
+_NAMED = 6
+"""The most operators that a sentence names."""
 
 
 class Shortcoming(NamedTuple):
@@ -86,8 +92,8 @@ class Shortcoming(NamedTuple):
 def consequence_of(missing: Sequence[MissingKernels], host: Optional[str]) -> Optional[Shortcoming]:
     """Return the consequence of missing kernels; ``None`` where no kernel is missing.
 
-    ``host`` is the origin of the package's host library; ``None``, from an index of format 3, means
-    ``wheel``.
+    ``host`` is the origin of the package's host library: ``none`` for a plug-in; ``None``, from an index of
+    format 3, means ``wheel``.
     """
     if not missing:
         return None
@@ -95,6 +101,11 @@ def consequence_of(missing: Sequence[MissingKernels], host: Optional[str]) -> Op
         return Shortcoming(
             "A minimal package has no CUDA kernel for any operator: nothing runs on the GPU.", ""
         )
+    if host == NO_HOST:
+        names = [name for entry in missing for name in entry.operators]
+        shown = f" ({', '.join(names[:_NAMED])}{' …' if len(names) > _NAMED else ''})" if names else ""
+        means = f"Operators that a plug-in has no kernels for{shown} run on the CPU, or their models fail."
+        return Shortcoming(means, ", and of form provider: --form provider")
     if host == Host.SOURCE.value:
         means = f"Models with {MICROSOFT} operators ({_FUSED}) fail: a lean package is compiled without them."
         return Shortcoming(means, "")

@@ -14,7 +14,8 @@ import sys
 from typing import ClassVar, Mapping
 
 API_VERSION = 12
-"""The oldest version of the API that has every function of ``OrtApi.functions``."""
+"""The oldest version of the API that has every function of ``OrtApi.functions`` up to 218. The table that a
+host gives for it is that of its own version."""
 
 ERROR_KINDS = (
     "OK",
@@ -88,6 +89,7 @@ class OrtApi:
         "CreateCUDAProviderOptions": 205,
         "ReleaseCUDAProviderOptions": 208,
         "SessionOptionsAppendExecutionProvider": 216,
+        "RegisterExecutionProviderLibrary": 301,
     }
     """Each function's index in the table."""
 

@@ -39,6 +39,9 @@ MODELS = [
 
 CANNOT_RUN = [{"domain": "com.microsoft", "operators": ["Attention", "BiasGelu"]}]
 
+EXCLUDED = [{"domain": "com.microsoft", "operators": ["BeamSearch", "Sampling"]}]
+"""Operators that ONNX Runtime leaves out of its plug-in."""
+
 
 @dataclass(frozen=True)
 class Build:
@@ -46,22 +49,34 @@ class Build:
 
     profile: str | None = None
     format: int = 4
+    plugin: bool = False
+    """Whether it is a plug-in for hosts from 1.24.4 on, and so without a host library."""
 
     @property
     def suffix(self) -> str:
-        """The part of a package's name that states the profile."""
-        return f"-{self.profile}" if self.profile in ("lean", "minimal") else ""
+        """The part of a package's name that states the profile or form."""
+        return "-plugin" if self.plugin else f"-{self.profile}" if self.profile in ("lean", "minimal") else ""
+
+    @property
+    def host(self) -> str:
+        """The origin of the host library."""
+        return "none" if self.plugin else "wheel"
 
     def ort(self, version: str) -> dict[str, object]:
         """Return the entries on ONNX Runtime that manifest and index share."""
         said: dict[str, object] = {
             "version": version, "origin": "source" if self.profile else "wheel", "profile": self.profile,
         }  # fmt: skip
-        lacks = CANNOT_RUN if self.profile == "lean" else []
-        return said if self.format == 3 else {**said, "host": "wheel", "cannot_run": lacks}
+        lacks = CANNOT_RUN if self.profile == "lean" else EXCLUDED if self.plugin else []
+        return said if self.format == 3 else {**said, "host": self.host, "cannot_run": lacks}
 
 
-REPACKED = Build()
+REPACKED, PLUGINS = Build(), Build(plugin=True)
+
+PLUGIN = {
+    "library": "lib/libonnxruntime_providers_cuda.so", "names": ["CUDAExecutionProvider"],
+    "oldest_host": "1.24.4", "api_version": 30, "contrib_schemas": None,
+}  # fmt: skip
 
 Spoil = Callable[[dict[str, Any]], object]
 """A function that changes a manifest before it is packed."""
@@ -86,7 +101,7 @@ def manifest_of(
         "format": build.format,
         "sm": ["75", "80", "86"],
         "glibcxx": "3.4.29",
-        "onnxruntime": {**build.ort(version), "origin_reason": "test", "host": "wheel"},
+        "onnxruntime": {**build.ort(version), "origin_reason": "test", "host": build.host},
         "base": {"name": "assembled", "reason": "test", "revision": None},
         "cuda": "12.9",
         "cudnn": "9.10.2.21",
@@ -147,6 +162,7 @@ def shared(variant: str, version: str, layout: str, build: Build) -> dict[str, o
         "capabilities": {item: "native" if item in native else "none" for item in CAPABILITIES.split()},
         "driver": {"floor": "525.60.13", "ceiling": "580" if variant == "legacy" else None},
         "generations": ["Ampere"],
+        **({"plugin": PLUGIN} if build.plugin else {}),
     }
 
 
@@ -224,10 +240,11 @@ def write_release(
     folder.mkdir(parents=True, exist_ok=True)
     entries = []
     for variant, layout, form, build in itertools.product(("legacy", "modern"), layouts, forms, builds):
-        packed = members(variant, files, version, layout=layout, wheels=wheels, build=build, spoil=spoil)
+        own_files = {path: data for path, data in files.items() if path != HOST or not build.plugin}
+        packed = members(variant, own_files, version, layout=layout, wheels=wheels, build=build, spoil=spoil)
         content = archive(packed, form)
         (folder / f"{name_of(variant, version, layout, build)}{form}").write_bytes(content)
-        own = sum(map(len, files.values()))
+        own = sum(map(len, own_files.values()))
         whole = own + sum(map(len, libraries(wheels).values()))
         unpacked = whole if layout == "full" else own
         how = {"layout": layout, "form": form, "installed": whole, "build": build}

@@ -14,7 +14,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Callable, Dict, Iterable, Iterator, Mapping, Optional, Sequence, Tuple
 
-from builder.client.commands.python_distributions import broken_imports, distributions
+from builder.client.commands.hosts import DYLIB, found_host
+from builder.client.commands.python_distributions import broken_imports, distributions, plugin_wheels
 from builder.client.commands.show_gpus import device_line, device_value
 from builder.client.context import CommandAnswer, CommandContext
 from builder.client.doctor import check_cuda, check_machine, check_package
@@ -41,7 +42,8 @@ from builder.client.probe.detect import (
     detect,
 )
 from builder.client.probe.system import LIBRARIES, driver_on_disk, read_kernel
-from builder.client.trials.try_out import OrtTrials, host_of, model_file, reason
+from builder.client.selection.forms import ApplicationHost, host_refusal
+from builder.client.trials.try_out import OrtTrials, host_of, model_file, no_host, reason
 from builder.errors import BuilderError, CheckFailedError, ConfigError, NothingToDoError
 from builder.files.digest import Digest, has_bytes
 from builder.files.disk import is_file, is_folder, is_writable
@@ -59,8 +61,6 @@ _MOST_DIGITS = 20
 
 _MOST_CHARACTERS = 4000
 """The most characters of an application's error that are searched, because the patterns are slow."""
-
-_DYLIB = "ORT_DYLIB_PATH"
 
 _STATED = (FORCED_CAPABILITIES, FORCED_DRIVER, FORCED_MEMORY)
 
@@ -123,6 +123,9 @@ def _place(observed: Observations) -> str:
 
 
 def _trial_line(trial: SessionTrial) -> str:
+    if trial.registered_by is not None:
+        how = "registers" if trial.failure is None else "does not register"
+        return f"{trial.registered_by} {how} the plug-in" + (f": {trial.failure}" if trial.failure else "")
     if trial.failure is None:
         return f"a session of one node ran on {trial.provider}"
     on_cpu = {True: ", on cpu it ran", False: ", on cpu it does not run either", None: ""}[trial.on_cpu]
@@ -200,12 +203,15 @@ def examine(
         _observed_machine(context),
         broken=broken,
         distributions=found,
+        plugin_wheels=tuple(plugin_wheels(environments)),
         broken_imports=tuple(broken_imports(environments, found, around.ask, around.python)),
         cache=_cache(context),
     )
     places = [Path(context.around.env.get("TMPDIR") or _TEMPORARY)]
     if verdict is not None:
         places.insert(0, verdict.folder)
+        if verdict.manifest.plugin:
+            observed = replace(observed, application=found_host(context))
         trial, opened = _trials(verdict, observed, context, files)
         linux = context.platform.startswith("linux")
         observed = replace(
@@ -236,7 +242,9 @@ def examine_failure(context: CommandContext, prefix: Prefix, said: str) -> Obser
     trial = SessionTrial(CUDA, failure, code)
     observed = _observed_machine(context)
     hosts = tuple(_hosts(observed, context.around))
-    return replace(observed, installed=installed, broken=broken, trial=trial, hosts=hosts)
+    wheels = tuple(plugin_wheels(context.environments))
+    seen = replace(observed, hosts=hosts, plugin_wheels=wheels)
+    return replace(seen, installed=installed, broken=broken, trial=trial)
 
 
 def _hosts(observed: Observations, around: Surroundings) -> Iterator[str]:
@@ -271,7 +279,7 @@ def _observed_machine(context: CommandContext) -> Observations:
 
 def _outside(env: Mapping[str, str]) -> Optional[InstalledPackage]:
     """Return the package that ``ORT_DYLIB_PATH`` names; ``None`` for one that the client installed."""
-    named = env.get(_DYLIB)
+    named = env.get(DYLIB)
     folder = Path(named).parent.parent if named else None
     if folder is None or not is_file(folder / MANIFEST) or is_file(folder / INFO):
         return None
@@ -320,7 +328,7 @@ def _installed(verdict: Verification, info: Mapping[str, object]) -> InstalledPa
 
 def _elsewhere(folder: Path, env: Mapping[str, str]) -> Optional[str]:
     """Return ``ORT_DYLIB_PATH`` where it does not lead into ``folder``; ``None`` in any other case."""
-    named = env.get(_DYLIB)
+    named = env.get(DYLIB)
     try:
         return named if named and folder.resolve() not in Path(named).resolve().parents else None
     except (OSError, RuntimeError):  # a loop of links
@@ -335,17 +343,32 @@ def _trials(
     They run on the CPU where the package is for CUDA and libcuda lists no GPU. Returns ``None`` and no trials
     where a file is damaged or the package lists no host library.
     """
-    manifest = verdict.manifest
+    manifest, trials = verdict.manifest, OrtTrials(context.around.ask, context.around.python)
+    if manifest.plugin:
+        if files:
+            raise no_host(manifest, "--try")
+        return _registered(verdict, observed.application, trials), ()
     host = host_of(verdict.folder, manifest)
     if verdict.problems or host is None:
         return None, ()
     no_gpu = manifest.provider == CUDA and not observed.reply("libcuda").devices
     provider = CPU if no_gpu else manifest.provider
-    trials = OrtTrials(context.around.ask, context.around.python)
     # The node first: its time limit allows for a cold disk and the driver's compiler, a model's does not.
     one_node = trials.compute(host, provider)
     opened = [ModelTrial(str(file), provider, trials.open(host, provider, file).failure) for file in files]
     return one_node, tuple(opened)
+
+
+def _registered(
+    verdict: Verification, host: Optional[ApplicationHost], trials: OrtTrials
+) -> Optional[SessionTrial]:
+    """Let the application's host register the plug-in in use; ``None`` where none can."""
+    plugin = verdict.manifest.plugin
+    if plugin is None or host is None or host.library is None or host_refusal(host, plugin):
+        return None
+    tried = trials.register(Path(host.library), verdict.folder / plugin.library)
+    loaded = tuple(path for path in tried.loaded if "onnxruntime" not in Path(path).name)
+    return SessionTrial(CUDA, tried.failure, tried.code, loaded=loaded, registered_by=host.where)
 
 
 def _cache(context: CommandContext) -> Cache:

@@ -78,6 +78,9 @@ def answer_env(
     return CommandAnswer({"variables": values}, tuple(statements), script=True)
 
 
+EP_LIBRARY, EP_NAME = "ORTPACKS_EP_LIBRARY", "ORTPACKS_EP_NAME"
+"""The variables with a plug-in's library, and with the name that an application registers it under."""
+
 JIT_CACHE_BYTES = 4 * 2**30
 """The value of CUDA_CACHE_MAXSIZE: the largest size in bytes of the driver's cache of compiled kernels. The
 driver's default may be too small for ONNX Runtime's kernels, and the driver would then compile some of them
@@ -97,8 +100,12 @@ def variables(prefix: Prefix, platform: str) -> Dict[str, str]:
     """
     info = read_info(installed(prefix))
     lib = stable_path(prefix) / LIB
-    host = HOSTS.get(platform, HOSTS[LINUX])
-    values = {"ORT_DYLIB_PATH": str(lib / host), library_path(platform): str(lib)}
+    plugin = info.get("plugin")
+    if isinstance(plugin, dict):
+        own = {EP_LIBRARY: str(lib.parent / str(plugin.get("library"))), EP_NAME: str(plugin.get("name"))}
+    else:
+        own = {"ORT_DYLIB_PATH": str(lib / HOSTS.get(platform, HOSTS[LINUX]))}
+    values = {**own, library_path(platform): str(lib)}
     visible = info.get("cudaVisibleDevices")
     if isinstance(visible, str):
         values["CUDA_VISIBLE_DEVICES"] = visible

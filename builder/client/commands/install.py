@@ -64,7 +64,7 @@ def answer_install(
     )
     trials = OrtTrials(around.ask, around.python)
     installation = Installation(
-        selection.located, choice, libraries, context.web, trials, context.free, context.now
+        selection.located, choice, libraries, context.web, trials, context.free, context.now, selection.host
     )
     result = installation.run(offered, layout)
     selection.located.remember()
@@ -91,7 +91,9 @@ def _ask(
 
 def _result_lines(result: InstallResult) -> List[str]:
     lines = [*([result.upgrade] if result.upgrade else []), result.why]
-    if result.tried.version is not None:
+    if result.manifest.plugin and result.tried.failure is None:
+        lines.append(_plugin_line(result))
+    elif result.tried.version is not None:
         lines.append(f"Its libraries load here: ONNX Runtime {result.tried.version}.")
     else:
         lines.append(f"Not tried out: {result.tried.failure}.")
@@ -104,12 +106,22 @@ def _result_lines(result: InstallResult) -> List[str]:
     return lines
 
 
+def _plugin_line(result: InstallResult) -> str:
+    if result.tried.version is not None:
+        return f"ONNX Runtime {result.tried.version} registers it. `env` prints its path and name."
+    oldest = result.package.plugin.oldest_host if result.package.plugin else ""
+    return (
+        "Its libraries load here. No host registered it, for none that fits is known: the application needs "
+        f"ONNX Runtime {oldest} or newer. `env` prints its path and name."
+    )
+
+
 def _value(result: InstallResult) -> Dict[str, object]:
     return {
         "folder": str(result.folder),
         "fresh": result.fresh,
         "why": result.why,
-        "loads": result.tried.version is not None,
+        "loads": result.tried.ran and result.tried.failure is None,
         "previous": result.previous,
         "removed": list(result.dropped),
         "upgrade": result.upgrade,

@@ -23,6 +23,9 @@ _OWNS = re.compile(rb"^\"?onnxruntime/__init__\.py\"?,", re.MULTILINE)
 _BY_NAME = re.compile(r"(?:ortpacks_)?onnxruntime(?:_(?!extensions|genai|tools|ep_)[a-z0-9_]+)?")
 """Names of distributions that own the module, where a ``RECORD`` cannot be read."""
 
+_PLUGINS = re.compile(r"onnxruntime_ep_cuda[a-z0-9_]*")
+"""Names of distributions with a plug-in for CUDA: the official ones, and this project's."""
+
 _OURS = "ortpacks_"
 
 _REQUIRED = re.compile(r"^Requires-Dist: (nvidia-[a-z0-9-]+)==([0-9.]+)$", re.MULTILINE)
@@ -53,6 +56,15 @@ def distributions(environments: Iterable[Path]) -> Iterator[Distribution]:
             if match and _owns_module(folder, match[1]):
                 lacks = tuple(_lacking(folder)) if match[1].startswith(_OURS) else ()
                 yield Distribution(match[1].replace("_", "-"), match[2], str(place), lacks)
+
+
+def plugin_wheels(environments: Iterable[Path]) -> Iterator[Distribution]:
+    """Yield each distribution in ``environments`` that brings a plug-in for CUDA."""
+    for place in _sites(environments):
+        for folder in sorted(place.glob("*.dist-info")):
+            match = _FOLDER.fullmatch(folder.name)
+            if match and _PLUGINS.fullmatch(match[1]):
+                yield Distribution(match[1].replace("_", "-"), match[2], str(place))
 
 
 def _sites(environments: Iterable[Path]) -> List[Path]:

@@ -20,7 +20,7 @@ from builder.client.install.prefix import Prefix
 from builder.client.install.unpack import verify
 from builder.client.selection.reasons import limits
 from builder.client.selection.select import PackageChoice, fitting, recommend, usable_vram
-from builder.client.trials.try_out import OrtTrials, TryOut, host_of, model_file
+from builder.client.trials.try_out import OrtTrials, TryOut, host_of, model_file, no_host
 from builder.errors import IntegrityError, ValidationError
 from builder.files.safe_paths import bad_package
 from builder.formats.manifest import Manifest, ModelRule
@@ -154,12 +154,14 @@ def verified_host(prefix: Prefix) -> Tuple[Path, Manifest]:
     """Return the installed host library, once the whole package is verified, and its manifest.
 
     Raises ``IntegrityError`` where the package is damaged or lists no host library, ``NothingToDoError``
-    where no package is installed.
+    where no package is installed, or a plug-in is.
     """
     verdict = verify(installed(prefix))
     if verdict.problems:
         first, *others = verdict.problems
         raise IntegrityError(first, details=others, advice="Run install again.")
+    if verdict.manifest.plugin:
+        raise no_host(verdict.manifest, "--try")
     host = host_of(verdict.folder, verdict.manifest)
     if host is None:
         raise bad_package(str(verdict.folder), "the package lists no host library")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
@@ -14,8 +14,9 @@ from builder.client.install.current import in_use, previous_package, size_of_fil
 from builder.client.install.prefix import Prefix, changing, read_info, write_json
 from builder.client.install.source import Located, locate
 from builder.client.probe.detect import detect
+from builder.client.selection.forms import ApplicationHost, FormChoice, by_default, cards, refusal_of_all
 from builder.client.selection.reasons import lacking, limits, refusal
-from builder.client.selection.select import PackageChoice, only, select
+from builder.client.selection.select import PackageChoice, Rejection, only, select
 from builder.client.selection.table import lines as table_lines
 from builder.errors import (
     DiskError,
@@ -29,7 +30,7 @@ from builder.facts.gpu.devices import Device
 from builder.formats.index import Index, IndexPackage, distinct
 from builder.formats.json_values import to_json
 from builder.formats.manifest import ModelRule, loads_models
-from builder.formats.package_names import COREML, DIRECTML
+from builder.formats.package_names import COREML, DIRECTML, PackageForm
 from builder.formats.text import amount
 
 if TYPE_CHECKING:  # as in builder.client.context
@@ -60,6 +61,9 @@ class PackageSelection:
     devices: Sequence[Device]
     """The GPUs to choose for: all of them, or those of ``--device``."""
     platform: str
+    wish: Wish = field(default_factory=Wish)
+    host: Optional[ApplicationHost] = None
+    """The application's ONNX Runtime; looked for only where the release has plug-ins or the user asks."""
 
     @property
     def glibc(self) -> Optional[str]:
@@ -94,7 +98,15 @@ def read_release_and_gpus(context: CommandContext, release: ReleaseSource, wish:
         there = replace(there, index=replace(there.index, models=_models(wish.table)))
     detection = detect(context.around)
     devices = only(detection.devices, wish.device) if wish.device else detection.devices
-    return PackageSelection(detection, there, devices, context.platform)
+    asked = wish.host is not None or any(package.plugin for package in there.index.packages)
+    host = _host(context, wish.host) if asked else None
+    return PackageSelection(detection, there, devices, context.platform, wish, host)
+
+
+def _host(context: CommandContext, said: Optional[str]) -> Optional[ApplicationHost]:
+    from builder.client.commands.hosts import found_host, stated_host  # noqa: PLC0415 only plug-ins need it
+
+    return found_host(context) if said is None else stated_host(said, context)
 
 
 def _models(file: Path) -> Tuple[ModelRule, ...]:
@@ -113,7 +125,49 @@ def choose(selection: PackageSelection, variant: Optional[str]) -> PackageChoice
     ``variant`` limits the choice to packages of this variant or name. Raises ``ValidationError`` or
     ``NoCompatiblePackageError`` where there is none.
     """
-    return _select(selection, selection.index) if variant is None else _of_variant(variant, selection)
+    packages, wish, host = selection.index.packages, selection.wish, selection.host
+    mine = [item for item in packages if variant in (None, item.variant, item.name)]
+    plugins = [item for item in mine if item.plugin and item.platform == selection.platform]
+    form = _form(selection, plugins, only=bool(mine) and all(item.plugin for item in mine))
+    if wish.host is not None:
+        plugins = [item for item in plugins if refusal_of_all(host, [item]) is None]
+    taken = plugins if form.form is PackageForm.PLUGIN else [item for item in packages if not item.plugin]
+    index = replace(selection.index, packages=tuple(taken))
+    here = replace(selection, located=replace(selection.located, index=index))
+    choice = _select(here, index) if variant is None else _of_variant(variant, here)
+    others = distinct(item for item in packages if item not in taken) if form.reason else ()
+    why = f"form {form.form.value} is taken: {form.reason}"
+    rejected = [Rejection(item.name, why) for item in others]
+    notes = [cards(plugins)] if form.form is PackageForm.PLUGIN and not choice.on_gpu else []
+    reasons = sorted((*choice.reasons, *rejected), key=lambda item: item.package)
+    return replace(choice, form=form, reasons=tuple(reasons), notes=(*choice.notes, *notes))
+
+
+def _form(selection: PackageSelection, plugins: Sequence[IndexPackage], *, only: bool) -> FormChoice:
+    """Return the form to choose from; ``only``: nothing but plug-ins can be chosen.
+
+    Raises ``NoCompatiblePackageError`` where a plug-in is asked for, and there is none or the stated host
+    registers none.
+    """
+    wish, host = selection.wish, selection.host
+    if wish.form == PackageForm.PROVIDER.value:
+        return FormChoice(reason="as asked with --form.")
+    none = None if plugins else f"this release has no plug-in for {selection.platform}"
+    unfit = none or refusal_of_all(host, plugins)
+    if wish.form or (only and plugins):
+        if none or (wish.host is not None and unfit):
+            advice = "A package of form provider brings its own host: leave --form out."
+            raise NoCompatiblePackageError(f"--form plugin: {unfit}.", advice=advice)
+        why = "as asked with --form" if wish.form else "what was named has no other form"
+        return FormChoice(PackageForm.PLUGIN, f"{why}{f', though {unfit}' if unfit else ''}.")
+    if wish.host is None:
+        return FormChoice() if none else by_default(host, plugins)
+    if unfit:
+        return FormChoice(reason=f"{unfit}.")
+    registered = tuple(item for item in plugins if refusal_of_all(host, [item]) is None)
+    if _select(selection, replace(selection.index, packages=registered)).on_gpu:
+        return FormChoice(PackageForm.PLUGIN, f"{host.where if host else ''} registers it.")
+    return FormChoice(reason=f"no plug-in is for a GPU here: {cards(plugins)}.")
 
 
 def _select(selection: PackageSelection, index: Index) -> PackageChoice:
@@ -215,7 +269,10 @@ def _largest(detection: Detection) -> Optional[Device]:
 
 def explained(choice: PackageChoice, selection: PackageSelection) -> List[str]:
     """Return lines with the choice, the reasons against other packages, and notes for the user."""
-    lines = [choice.summary]
+    lines = [
+        choice.summary,
+        *([f"  form {choice.form.form.value}: {choice.form.reason}"] if choice.form.reason else []),
+    ]
     mine = {package.name for package in selection.index.packages if package.platform == selection.platform}
     lines += [f"  not {other.package}: {other.reason}" for other in choice.reasons if other.package in mine]
     elsewhere = sum(other.package not in mine for other in choice.reasons)
@@ -244,6 +301,7 @@ def choice_value(choice: PackageChoice) -> Dict[str, object]:
         "summary": choice.summary,
         "notes": list(choice.notes),
         "cuda_visible_devices": choice.visible,
+        "form": {"form": choice.form.form.value, "reason": choice.form.reason or None},
     }
 
 
@@ -260,6 +318,8 @@ def package_value(package: IndexPackage) -> Dict[str, object]:
         "onnxruntime": package.onnxruntime.version,
         "cannot_run": to_json(package.onnxruntime.cannot_run),
         "cannot_run_below": to_json(package.onnxruntime.cannot_run_below),
+        "form": package.form.value,
+        "oldest_host": package.plugin.oldest_host if package.plugin else None,
     }
 
 
@@ -309,6 +369,7 @@ def _versions(prefix: Prefix) -> Iterator[Dict[str, object]]:
             "installed_at": when,
             "size": size_of_files(folder),
             "role": roles.get(folder.name),
+            "form": (PackageForm.PLUGIN if info.get("plugin") else PackageForm.PROVIDER).value,
         }
 
 
@@ -317,7 +378,8 @@ def _text(value: object) -> Optional[str]:
 
 
 def _version_line(version: Mapping[str, object]) -> str:
-    role = f", {version['role']}" if version["role"] else ""
+    form = ", plug-in" if version["form"] == PackageForm.PLUGIN.value else ""
+    role = form + (f", {version['role']}" if version["role"] else "")
     return f"  {Path(str(version['folder'])).name}: {amount(int(str(version['size'])))}{role}"
 
 
@@ -327,5 +389,6 @@ def _offer_value(package: IndexPackage, prefix: Prefix) -> Dict[str, object]:
 
 
 def _offer_line(package: IndexPackage, prefix: Prefix) -> str:
-    here = ", here" if prefix.folder(package).is_dir() else ""
+    form = f", plug-in for ONNX Runtime {package.plugin.oldest_host} or newer" if package.plugin else ""
+    here = form + (", here" if prefix.folder(package).is_dir() else "")
     return f"  {package.file}: {amount(package.size)}, {amount(package.installed_size)} installed{here}"

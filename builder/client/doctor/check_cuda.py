@@ -87,7 +87,9 @@ def failed_session(observed: Observations) -> Iterator[MachineFinding]:
         listed = f"The driver lists {observed.listed} GPU(s) here." if observed.listed else ""
         yield finding("D038", f"A session fails: {tried.failure}.", here=listed)
     elif tried.code is None:
-        yield explained(observed, f"A session with {tried.provider} fails", tried.failure)
+        host = tried.registered_by
+        what = f"{host} does not register the plug-in" if host else f"A session with {tried.provider} fails"
+        yield explained(observed, what, tried.failure)
 
 
 def _damaged(observed: Observations) -> Iterator[str]:
@@ -134,6 +136,8 @@ def explained(observed: Observations, what: str, failure: str) -> MachineFinding
     if not known[0]:
         return finding("D401", sentence)
     code, values = known
+    if code == "D416" and (observed.plugin_wheels or (package and package.plugin)):
+        return finding("D316", sentence)
     hosts = f". Here are {', '.join(observed.hosts)}" if observed.hosts else ""
     cuda = (observed.installed and observed.installed.cuda) or "12"
     defaults = {"part": "A part", "branch": "of the same branch", "here": "", "path": hosts}

@@ -11,6 +11,7 @@ from typing import Dict, Iterator, List, Sequence
 
 from builder.client.doctor.advice import MachineFinding, finding
 from builder.client.doctor.observations import InstalledPackage, Observations, Shadow
+from builder.client.selection.forms import OF_A_PACKAGE, OWN_PROVIDER, host_refusal
 from builder.client.selection.reasons import RUNS, glibc_refusal, numbers, support_of
 from builder.facts.gpu.compatibility import JIT, NATIVE
 from builder.facts.gpu.devices import Device
@@ -73,7 +74,7 @@ def glibc_too_old(observed: Observations) -> Iterator[MachineFinding]:
 
 
 def lacks_kernels(observed: Observations) -> Iterator[MachineFinding]:
-    """Yield D211 where the package was compiled with less than the full profile."""
+    """Yield D211 where the package lacks kernels: of a smaller profile, or of a plug-in."""
     package = observed.installed.package if observed.installed else None
     consequence = (
         consequence_of(package.onnxruntime.cannot_run, package.onnxruntime.host) if package else None
@@ -126,7 +127,7 @@ _NAMED = 3
 
 def foreign_host_library(observed: Observations) -> Iterator[MachineFinding]:
     """Yield D301 where ``ORT_DYLIB_PATH`` leads out of the package in use."""
-    if observed.host is not None and observed.installed:
+    if observed.host is not None and observed.installed and not observed.installed.package.plugin:
         yield finding("D301", f"ORT_DYLIB_PATH={observed.host} is not in {observed.installed.folder}.")
 
 
@@ -151,9 +152,27 @@ def python_distributions(observed: Observations) -> Iterator[MachineFinding]:
     others = [
         distribution for distribution in observed.distributions if distribution.version != _version(observed)
     ]
-    if others and observed.installed:
+    if others and observed.installed and not observed.installed.package.plugin:
         names = ", ".join(f"{other.name} {other.version} in {other.folder}" for other in others)
         yield finding("D303", f"The package is ONNX Runtime {_version(observed)}; a Python has {names}.")
+
+
+def host_of_a_plugin(observed: Observations) -> Iterator[MachineFinding]:
+    """Yield D313 to D315 where the application's ONNX Runtime does not go with the plug-in in use."""
+    plugin = observed.installed.package.plugin if observed.installed else None
+    host = observed.application
+    why = host_refusal(host, plugin) if plugin and host else None
+    if plugin and host and why:
+        code = {OWN_PROVIDER: "D313", OF_A_PACKAGE: "D315"}.get(host.obstacle or "", "D314")
+        yield finding(code, f"A plug-in is in use, and {why}.", oldest=plugin.oldest_host)
+
+
+def plugin_beside_a_provider(observed: Observations) -> Iterator[MachineFinding]:
+    """Yield D313 where a Python has a wheel with a plug-in, and an onnxruntime with a CUDA provider."""
+    for wheel in observed.plugin_wheels:
+        for other in observed.distributions:
+            if other.folder == wheel.folder and "gpu" in other.name:
+                yield finding("D313", f"{wheel.folder} has {wheel.name} and {other.name} {other.version}.")
 
 
 def wheels_without_nvidia(observed: Observations) -> Iterator[MachineFinding]:
@@ -239,6 +258,8 @@ RULES = (
     python_distributions,
     libraries_of_others,
     wheels_without_nvidia,
+    host_of_a_plugin,
+    plugin_beside_a_provider,
     noexec_file_systems,
     unusable_kernel_cache,
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Mapping, Optional, Tuple
 from builder.facts.gpu.devices import Device
 
 if TYPE_CHECKING:  # ``detect`` in a shell's start-up reads no index
+    from builder.client.selection.forms import ApplicationHost
     from builder.formats.index import IndexPackage
 
 THERE = "there"
@@ -236,6 +237,8 @@ class SessionTrial:
     """Whether the same session runs on the CPU; ``None`` where that was not tried."""
     loaded: Tuple[str, ...] = ()
     """The paths of the libraries of ONNX Runtime, CUDA and cuDNN that the session's process loaded."""
+    registered_by: Optional[str] = None
+    """The application's host in which a plug-in was registered, and no session run; ``None`` elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -262,6 +265,11 @@ class Observations(Detection):
     shadows: Tuple[Shadow, ...] = ()
     host: Optional[str] = None
     """``ORT_DYLIB_PATH`` where it leads out of the package in use; ``None`` in any other case."""
+    application: Optional[ApplicationHost] = None
+    """The ONNX Runtime that ``ORT_DYLIB_PATH`` names or a Python has; looked for where a plug-in is in
+    use."""
+    plugin_wheels: Tuple[Distribution, ...] = ()
+    """Wheels with a plug-in for CUDA, official ones too."""
     distributions: Tuple[Distribution, ...] = ()
     broken_imports: Tuple[BrokenImport, ...] = ()
     hosts: Tuple[str, ...] = ()

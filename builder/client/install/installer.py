@@ -23,6 +23,7 @@ from builder.client.install.obtain import bytes_to_write, obtain, remove_leftove
 from builder.client.install.prefix import INFO, Prefix, changing, empty, write_json
 from builder.client.install.source import Located
 from builder.client.install.unpack import extract, manifest_in, open_tar, read_manifest, whole
+from builder.client.selection.forms import EP_NAME, ApplicationHost, host_refusal
 from builder.client.selection.select import PackageChoice
 from builder.client.trials.try_out import OrtTrials, TryOut, require_loading
 from builder.errors import ConfigError, IntegrityError, NoCompatiblePackageError
@@ -76,6 +77,8 @@ class Installation:
     free: Callable[[Path], int]
     """``free(path)``: free bytes on the file system of ``path``."""
     now: Callable[[], datetime]
+    host: Optional[ApplicationHost] = None
+    """The application's ONNX Runtime, in which a plug-in is tried out; ``None`` where there is none."""
 
     @property
     def prefix(self) -> Prefix:
@@ -142,7 +145,13 @@ class Installation:
 
     def _try_out(self, folder: Path, manifest: Manifest) -> TryOut:
         self.web.say("Trying it out: its libraries are loaded.")
-        tried = self.trials.load(folder, manifest)
+        plugin, host = manifest.plugin, self.host
+        if plugin and (host is None or host.library is None or host_refusal(host, plugin)):
+            tried = self.trials.link(folder / plugin.library)
+        elif plugin and host:
+            tried = self.trials.register(Path(str(host.library)), folder / plugin.library)
+        else:
+            tried = self.trials.load(folder, manifest)
         require_loading(tried, manifest.name)
         return tried
 
@@ -216,7 +225,8 @@ class Installation:
         prefix, choice = self.prefix, self.choice
         home = prefix.folder(package) if prefix.pointer.is_file() else prefix.current.absolute()
         capability = choice.device.capability if choice.device else None
-        provider = f"{LIB}{PROVIDER_LIBRARIES.get(manifest.platform)}"
+        plugin = manifest.plugin
+        provider = plugin.library if plugin else f"{LIB}{PROVIDER_LIBRARIES.get(manifest.platform)}"
         info = {
             "format": 1,
             "name": package.name,
@@ -235,24 +245,29 @@ class Installation:
             "libsPath": str(home / LIB),
             "installedAt": self.now().isoformat(timespec="seconds"),
             "sha256": package.sha256,
+            **({"plugin": {"library": plugin.library, "name": EP_NAME}} if plugin else {}),
         }
         write_json(prefix, where / INFO, info)
 
 
 def _upgrade(prefix: Prefix, placed: InstallResult) -> Optional[str]:
-    """Return why the package in use is replaced, where it lacks kernels and the new one lacks none.
+    """Return why the package in use is replaced: it is of another form, or the new one lacks no kernels.
 
     ``None`` in any other case.
     """
-    current = in_use(prefix)
-    if current is None or placed.manifest.onnxruntime.cannot_run:
+    current, new = in_use(prefix), placed.manifest
+    if current is None:
         return None
     try:
         old = manifest_in(prefix.versions / current)
     except (IntegrityError, ConfigError):
         return None
+    if old.form is not new.form:
+        return f"{old.name} ({old.form.value}) is replaced by {new.name} ({new.form.value}): run env again."
+    if new.onnxruntime.cannot_run:
+        return None
     consequence = consequence_of(old.onnxruntime.cannot_run, old.onnxruntime.host)
-    return f"{old.name} is replaced by {placed.manifest.name}. {consequence.means}" if consequence else None
+    return f"{old.name} is replaced by {new.name}. {consequence.means}" if consequence else None
 
 
 def _require_agreement(manifest: Manifest, package: IndexPackage) -> None:

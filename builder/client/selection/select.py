@@ -12,9 +12,10 @@ ones. Unknown memory counts as 0.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
+from builder.client.selection.forms import FormChoice
 from builder.client.selection.reasons import (
     TITLES,
     code_refusal,
@@ -68,6 +69,8 @@ class PackageChoice:
     given."""
     notes: Tuple[str, ...] = ()
     """Further facts and remedies for the user, a sentence or two each."""
+    form: FormChoice = field(default_factory=FormChoice)
+    """The form of package that was chosen from, and why."""
 
     @property
     def on_gpu(self) -> bool:

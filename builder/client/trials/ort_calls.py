@@ -5,7 +5,8 @@ It runs in a child process, because a library that does not fit may crash.
 Arguments: the action, the path of the host library, the execution provider, for ``open`` a model, and for
 ``measure`` a ``models.json`` and the name of a model in it.
 ``load`` loads the libraries of the provider, ``open`` makes a session for a model, ``compute`` runs a session
-of one node, which adds two numbers.
+of one node, which adds two numbers. ``register`` registers a plug-in, whose path takes the provider's place,
+``version`` loads the host alone, ``link`` any library.
 """
 
 from __future__ import annotations
@@ -49,6 +50,10 @@ WARM_UPS, RUNS, MEASURE_SECONDS = 3, 50, 5.0
 
 ARENA, DEFAULT_MEMORY = 1, 0
 """Values of ``OrtAllocatorType`` and ``OrtMemType``."""
+
+FIRST_WITH_PLUGINS = [1, 22]
+
+EP_NAME = b"CUDAExecutionProvider"
 
 NUMBERS = (1.5, 2.25)
 """Two numbers that are exact in binary, as their sum is."""
@@ -113,6 +118,15 @@ def loaded(runtime: OrtApi, provider: str) -> None:
     options = runtime.make("CreateSessionOptions")
     append(runtime, options, provider)
     runtime.release("ReleaseSessionOptions", options)
+    runtime.release("ReleaseEnv", env)
+
+
+def registered(runtime: OrtApi, plugin: str) -> None:
+    """Register a plug-in under its usual name. Raises ``OSError`` where the host knows no plug-ins."""
+    if [int(part) for part in runtime.version.split(".")[:2]] < FIRST_WITH_PLUGINS:
+        raise OSError(f"version {runtime.version} registers no plug-ins")
+    env = runtime.make("CreateEnv", ctypes.c_int(LOG_ERRORS), ctypes.c_char_p(b"ortpacks"))
+    runtime.call("RegisterExecutionProviderLibrary", env, ctypes.c_char_p(EP_NAME), ort_path(plugin))
     runtime.release("ReleaseEnv", env)
 
 
@@ -226,8 +240,15 @@ def answer(what: str, host: str, provider: str, model: str = "", name: str = "")
     """
     used, figures = None, {}
     try:
+        if what == "link":
+            ctypes.CDLL(host)
+            return {"version": None, "gpu_memory": None}
         runtime = OrtApi(host)
-        if what == "compute":
+        if what == "register":
+            registered(runtime, provider)
+        elif what == "version":
+            return {"version": runtime.version, "gpu_memory": None}
+        elif what == "compute":
             require_sum(compute(runtime, provider))
         elif what == "open":
             used = opened(runtime, host, provider, model)

@@ -11,7 +11,7 @@ from typing import Mapping, Optional, Tuple
 from builder.client.doctor.messages import explain, number_of
 from builder.client.doctor.observations import SessionTrial
 from builder.client.probe.processes import Ask, ProcessAnswer, child
-from builder.errors import LoadError, ValidationError
+from builder.errors import LoadError, NothingToDoError, ValidationError
 from builder.files.disk import absolute
 from builder.formats.manifest import Manifest
 from builder.formats.onnx_file import read_onnx
@@ -95,6 +95,18 @@ class OrtTrials:
             return TryOut(ran=True, failure=why, version=tried.version)
         return tried
 
+    def register(self, host: Path, plugin: Path) -> TryOut:
+        """Let the host register the plug-in, which loads what it is linked with. No GPU is used."""
+        return self._try(LOAD_SECONDS, "register", str(host), str(plugin))
+
+    def link(self, library: Path) -> TryOut:
+        """Load a library and its dependencies without a host; the result has no version."""
+        return self._try(LOAD_SECONDS, "link", str(library), "")
+
+    def version(self, host: Path) -> Optional[str]:
+        """Return the version of a host library; ``None`` where it does not load."""
+        return self._try(LOAD_SECONDS, "version", str(host), "").version
+
     def open(self, host: Path, provider: str, model: Path) -> TryOut:
         """Open a session for ``model`` on ``provider`` (``cuda``, ``cpu`` …)."""
         return self._try(MODEL_SECONDS, "open", str(host), provider, str(model))
@@ -135,6 +147,14 @@ def host_of(folder: Path, manifest: Manifest) -> Optional[Path]:
     listed = {entry.path for entry in manifest.files}
     name = f"{LIB}{HOSTS.get(manifest.platform)}"
     return folder / name if name in listed else None
+
+
+def no_host(manifest: Manifest, flag: str) -> NothingToDoError:
+    """Return the error of a command that opens models, where the package in use is a plug-in."""
+    return NothingToDoError(
+        f"{flag}: {manifest.name} is a plug-in and has no host of its own to open a model with.",
+        advice="Open it in the application, or install a package of form provider under another --prefix.",
+    )
 
 
 def model_file(path: str, given: str, advice: str) -> Path:

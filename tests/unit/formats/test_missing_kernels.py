@@ -48,6 +48,13 @@ def test_of_a_version_that_was_not_read_the_whole_domain() -> None:
         assert counted(missing) == "9 of ai.onnx, all of com.microsoft"
 
 
+def test_what_a_plugin_lacks_is_in_one_of_form_provider(told: Told) -> None:
+    for names in (("BeamSearch", "Sampling"), tuple("abcdefgh")):
+        consequence = consequence_of((MissingKernels("com.microsoft", names),), "none")
+        assert consequence is not None
+        told(f"{consequence.means} {consequence.do}")
+
+
 def test_a_full_package_and_a_repacked_wheel_lack_nothing() -> None:
     assert cannot_run("full", "1.21.0") == cannot_run(None, "1.21.0") == ()
     assert consequence_of((), "wheel") is None

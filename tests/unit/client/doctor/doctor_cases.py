@@ -26,6 +26,7 @@ from builder.client.doctor.observations import (
     Shadow,
     System,
 )
+from builder.client.selection.forms import OF_A_PACKAGE, OWN_PROVIDER, ApplicationHost
 from tests.unit.client.selection.select_cases import (
     LEGACY,
     MODERN,
@@ -33,6 +34,7 @@ from tests.unit.client.selection.select_cases import (
     gpu,
     package,
     plain,
+    plugin,
 )
 
 ON_CPU = SessionTrial("cpu")
@@ -161,6 +163,11 @@ NO_BIAS_GELU = (
 def opening(failure: str | None, installed: InstalledPackage = LEAN) -> Observations:
     """Return a machine on which a user's model is opened with the installed package."""
     return replace(WELL, installed=installed, models=(ModelTrial("/m/minilm.onnx", "cuda", failure),))
+
+
+def plugged(application: ApplicationHost | None, **changes: object) -> Observations:
+    """Return a machine with a plug-in in use and this application."""
+    return well(installed=replace(OWN, package=plugin("modern", "8.6")), application=application, **changes)
 
 
 def shadow(name: str, version: str | None, own: str | None) -> Observations:
@@ -322,6 +329,26 @@ CASES: dict[str, Observations] = {
         trial=SessionTrial(
             "cuda", loaded=(f"{FOLDER}/lib/libcudnn.so.9", "/venv/nvidia/cudnn/lib/libcudnn.so.9")
         )
+    ),
+    "D313: a plug-in, and a Python with onnxruntime-gpu": plugged(
+        ApplicationHost("onnxruntime-gpu 1.31.1 in /venv", "1.31.1", obstacle=OWN_PROVIDER)
+    ),
+    "D314: a plug-in, and an older host": plugged(ApplicationHost("onnxruntime 1.23.2 in /venv", "1.23.2")),
+    "D315: a plug-in, and ORT_DYLIB_PATH names a package": plugged(
+        ApplicationHost("ONNX Runtime 1.30.0 in /p/lib (ORT_DYLIB_PATH)", "1.30.0", obstacle=OF_A_PACKAGE)
+    ),
+    "a plug-in, and a host of another version that registers it": plugged(
+        ApplicationHost("onnxruntime 1.32.0 in /venv", "1.32.0"), host="/venv/libonnxruntime.so.1"
+    ),
+    "D313 D403: a wheel with a plug-in, and onnxruntime-gpu": replace(
+        venv("onnxruntime-gpu"), plugin_wheels=(Distribution("onnxruntime-ep-cuda12", "0.4.0", "/venv"),)
+    ),
+    "a wheel with a plug-in in another Python": replace(
+        venv("onnxruntime"), plugin_wheels=(Distribution("onnxruntime-ep-cuda12", "0.4.0", "/other"),)
+    ),
+    "D316: a plug-in that is not registered": plugged(
+        None,
+        trial=SessionTrial("cuda", "provider 'CUDAExecutionProvider' is not in available provider names"),
     ),
     "D303: a Python with another version": venv("onnxruntime", version="1.20.1"),
     "D304 D403: a Python with both": venv("onnxruntime", "onnxruntime-gpu"),

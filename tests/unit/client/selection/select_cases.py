@@ -5,7 +5,7 @@ from dataclasses import replace
 from builder.facts.gpu.architectures import Capability
 from builder.facts.gpu.devices import Device
 from builder.formats.index import Index, IndexOrt, IndexPackage
-from builder.formats.manifest import Driver
+from builder.formats.manifest import Driver, PluginEntry
 from builder.formats.missing_kernels import MissingKernels
 
 REAL = "3.5 3.7 5.0 5.2 5.3 6.0 6.1 6.2 7.0 7.2 7.5 8.0 8.6 8.7 8.9 9.0 10.0 10.1 10.3 11.0 12.0 12.1"
@@ -48,6 +48,11 @@ def package(
         driver=Driver(floor=floor, ceiling=ceiling),
         generations=(),
     )
+
+
+def plugin(name: str, native: str) -> IndexPackage:
+    entry = PluginEntry("lib/p.so", ("CUDAExecutionProvider",), "1.24.4", 30, None)
+    return replace(package(name, native), plugin=entry)
 
 
 def plain(

@@ -79,6 +79,17 @@ def embedded_version(buffer: Buffer, name: str, library: Elf | Pe) -> str | None
     return _of_cudnn(buffer, library) if name.startswith("libcudnn") else None
 
 
+def oldest_host(buffer: Buffer, library: Elf | Pe) -> str | None:
+    """Return the oldest version of ORT whose host registers a plug-in; ``None`` where the bytes have none.
+
+    A plug-in has that version as a constant and compares it with the host's (``cuda_plugin_ep.cc``); beside
+    it there may be the plug-in's own version, which is not older.
+    """
+    section = _constants(library.sections, _RDATA if isinstance(library, Pe) else _RODATA)
+    found = {match[1].decode() for match in _matches(ORT_STRING, buffer, section)} if section else set()
+    return min(found, key=lambda text: [int(part) for part in text.split(".")], default=None)
+
+
 def _of_cudnn(buffer: Buffer, elf: Elf) -> str | None:
     exported = _exported_numbers(buffer, elf.sections)
     numbers = {number for name, number in exported if number and _CUDNN_SYMBOL.fullmatch(name)}

@@ -14,14 +14,21 @@ from builder.binary.coverage import LibraryCoverage, cover, is_specialised
 from builder.binary.deep import DeepReading, read_payloads, unregistered
 from builder.binary.elf import Elf, read_elf
 from builder.binary.elf_headers import Buffer, FormatError, machine_of
-from builder.binary.embedded import archive_behind, dlopened_names, embedded_version, static_libraries
+from builder.binary.embedded import (
+    archive_behind,
+    dlopened_names,
+    embedded_version,
+    oldest_host,
+    static_libraries,
+)
 from builder.binary.fatbin import read_containers
 from builder.binary.fatbin_format import Container, FatbinError, Kind
 from builder.binary.file_kinds import HEAD, FileKind, kind_of, read_members
 from builder.binary.library_names import NVIDIA, is_provider
-from builder.binary.pe import Pe, read_pe
+from builder.binary.pe import Pe, read_exports, read_pe
 from builder.facts.ort.units import UnitSet, observed_unit_sets
 from builder.finding import Code, Finding, Severity
+from builder.formats.package_names import PackageForm
 
 
 @dataclass(frozen=True)
@@ -88,6 +95,10 @@ class Reading:
     """The kind of archive that lies behind the file's sections (``embedded.archive_behind``)."""
     linked_in: tuple[str, ...] = ()
     """NVIDIA's libraries that are linked in (``embedded.static_libraries``)."""
+    form: PackageForm | None = None
+    """What ORT's CUDA provider is by its exports; ``None`` for another library, or with neither's exports."""
+    oldest_host: str | None = None
+    """The oldest host of a plug-in (``embedded.oldest_host``)."""
     problem: Finding | None = None
     """E001 for a damaged ELF or PE file or archive, A004 for damaged device code."""
 
@@ -106,12 +117,14 @@ def read_library(path: str, buffer: Buffer, *, symbols: bool = True, deep: bool 
     reading = Reading(path=path, kind=kind_of(bytes(buffer[:HEAD])) or FileKind.LIBRARY)
     try:
         if reading.kind in {FileKind.LIBRARY, FileKind.OBJECT}:
-            reading = replace(reading, elf=read_elf(buffer, symbols=symbols))
+            reading = replace(reading, elf=read_elf(buffer, symbols=symbols or is_provider(path)))
         elif reading.kind is FileKind.DLL:
             reading = replace(reading, dll=read_pe(buffer))
         if library := reading.loaded:
             version, opened = embedded_version(buffer, name, library), dlopened_names(buffer, name, library)
             reading = replace(reading, machine=library.machine, embedded_version=version, dlopens=opened)
+            if is_provider(path):
+                reading = _with_form(reading, buffer, library)
             reading = replace(reading, behind=archive_behind(buffer, library.sections))
         elif reading.kind is FileKind.ARCHIVE:
             reading = replace(reading, machine=_machine_of_objects(buffer))
@@ -120,6 +133,22 @@ def read_library(path: str, buffer: Buffer, *, symbols: bool = True, deep: bool 
         return replace(reading, problem=Finding(code=Code.A004, path=path, message=str(error)))
     except FormatError as error:
         return replace(unreadable(path, str(error)), kind=reading.kind)
+
+
+_FORMS = {"CreateEpFactories": PackageForm.PLUGIN, "GetProvider": PackageForm.PROVIDER}
+"""The function by which ORT enters its CUDA provider, as a plug-in or as a part of its own build."""
+
+
+def _with_form(reading: Reading, buffer: Buffer, library: Elf | Pe) -> Reading:
+    """Return the reading of ORT's CUDA provider with its form; a plug-in is of no version of ORT."""
+    if isinstance(library, Pe):
+        exports = read_exports(buffer)
+    else:
+        exports = frozenset(symbol.name for symbol in library.symbols.exports)
+    form = next((form for name, form in _FORMS.items() if name in exports), None)
+    if form is not PackageForm.PLUGIN:
+        return replace(reading, form=form)
+    return replace(reading, form=form, embedded_version=None, oldest_host=oldest_host(buffer, library))
 
 
 def unreadable(path: str, why: str) -> Reading:
@@ -188,6 +217,12 @@ class Inspected:
     """The kind of archive that lies behind the file's sections, ``a zip``; empty where none does."""
     linked_in: tuple[str, ...] = ()
     """NVIDIA's libraries whose functions the file defines itself: ``cuDNN``."""
+    form: PackageForm | None = None
+    """What ORT's CUDA provider is by its exports; ``None`` for another library."""
+    oldest_host: str | None = None
+    """The oldest version of ORT whose host registers a plug-in, from its bytes, else from a manifest."""
+    release: str | None = None
+    """A plug-in's own version, from the ``version.json`` beside it."""
 
     @property
     def runnable(self) -> LibraryCoverage | None:

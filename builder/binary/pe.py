@@ -87,6 +87,11 @@ def read_pe(buffer: Buffer) -> Pe:
     return _Reader(buffer).read()
 
 
+def read_exports(buffer: Buffer) -> frozenset[str]:
+    """Return the names of what a PE file exports. Raises ``PeError`` for a bad file."""
+    return frozenset(_Reader(buffer).exports())
+
+
 def _start(head: bytes) -> int:
     (start,) = struct.unpack_from("<I", head, _AT)
     return int(start)
@@ -168,6 +173,17 @@ class _Reader:
         for (address,) in struct.iter_unpack("<I", self._at(addresses, 4 * count) if count else b""):
             if table <= address < end:
                 yield f"{self._name(address).rpartition('.')[0]}.dll"
+
+    def exports(self) -> Iterator[str]:
+        """Yield the names of exports."""
+        table = self._directory(_EXPORT)
+        if not table:
+            return
+        count, names = struct.unpack_from("<I4xI", self._at(table, 40), 24)
+        if count > _MOST_EXPORTS:
+            raise PeError(f"{count:,} exports, and Windows counts them with 16 bits", table)
+        for (address,) in struct.iter_unpack("<I", self._at(names, 4 * count) if count else b""):
+            yield self._name(address)
 
     def _imports(self) -> Iterator[str]:
         for entry in self._entries(_IMPORT, "<12xI4x"):

@@ -16,6 +16,7 @@ from builder.facts.gpu.architectures import Capability
 from builder.facts.gpu.compatibility import dotted
 from builder.facts.gpu.drivers import FLOOR_12, FLOOR_13, FLOOR_ZSTD, ptx_floor
 from builder.facts.gpu.table import BY_CAPABILITY, CAPABILITIES, JETSON, Gpu, by_generation
+from builder.formats.package_names import PackageForm
 from builder.formats.text import grouped, listed, printable
 
 SPECIALISED = (
@@ -111,8 +112,10 @@ def notes(item: Inspected) -> tuple[str, ...]:
     """Return facts on one library that the heat map does not show, each as a sentence without its name."""
     coverage = item.coverage
     if coverage is None:
-        return (*((_STRIPPED,) if _is_stripped(item) else ()), *_raw(item), *_behind(item))
+        stripped = (_STRIPPED,) if _is_stripped(item) else ()
+        return (*_plugin(item), *stripped, *_raw(item), *_behind(item))
     return (
+        *_plugin(item),
         *_partial(item, coverage),
         *_doubts(item),
         *_elsewhere(item, coverage),
@@ -122,6 +125,14 @@ def notes(item: Inspected) -> tuple[str, ...]:
         *_deep(item),
         *_behind(item),
     )
+
+
+def _plugin(item: Inspected) -> Iterator[str]:
+    """Yield what a plug-in is, and which hosts register it; nothing for another library."""
+    if item.form is PackageForm.PLUGIN:
+        hosts = f"ONNX Runtime {item.oldest_host} or newer registers" if item.oldest_host else ""
+        release = f" of version {printable(item.release)}" if item.release else ""
+        yield f"a plug-in{release}: {hosts or 'its bytes do not say which ONNX Runtime registers'} it"
 
 
 def promise_notes(promise: Promise) -> Iterator[str]:

@@ -17,7 +17,7 @@ from builder.facts.gpu.architectures import Arch, Capability
 from builder.facts.ort.units import UnitSet
 from builder.finding import Code, Finding
 from builder.formats.manifest import CoverageEntry, Manifest, UnitFacts, loads
-from builder.formats.package_names import MANIFEST
+from builder.formats.package_names import MANIFEST, PackageForm
 
 
 @dataclass(frozen=True)
@@ -103,10 +103,20 @@ def stated_units(manifest: Manifest) -> tuple[UnitSet, ...] | None:
 
 
 def as_stated_by(manifest: Manifest, folder: str, libraries: Iterable[Inspected]) -> tuple[Inspected, ...]:
-    """Return the libraries; a provider below the manifest's ``folder`` gets the sets that this states."""
+    """Return the libraries; a provider below the manifest's ``folder`` gets the sets that this states.
+
+    A plug-in without an oldest host in its bytes gets the manifest's.
+    """
     units = stated_units(manifest)
+    oldest = manifest.plugin.oldest_host if manifest.plugin else None
     return tuple(
-        replace(item, coverage=as_stated(item.coverage, units)) if item.name.startswith(folder) else item
+        replace(
+            item,
+            coverage=as_stated(item.coverage, units),
+            oldest_host=item.oldest_host or (oldest if item.form is PackageForm.PLUGIN else None),
+        )
+        if item.name.startswith(folder)
+        else item
         for item in libraries
     )
 

@@ -53,6 +53,19 @@ def disk_faults(what: str) -> Iterator[None]:
 _CHUNK = 1 << 20
 
 
+VERSION = "version.json"
+"""The file beside an official plug-in that has its version."""
+
+VERSION_LIMIT = 4096
+
+_VERSION = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"version"\s*:\s*"')
+
+
+def is_version(name: str, head: bytes) -> bool:
+    """Return whether a file is a ``version.json`` whose version is a text; that of CUDA is an object."""
+    return name.rpartition("/")[2] == VERSION and _VERSION.match(head) is not None
+
+
 class Scratch:
     """A folder that keeps files from archives, with numbers as names."""
 
@@ -124,7 +137,7 @@ def members_of(
         wanted: dict[str, bool] = {}
         for name, info in files.items():
             head = _head(archive, name, info, what)
-            if is_library(name, head) or is_zip(head):
+            if is_library(name, head) or is_zip(head) or is_version(name, head):
                 wanted[name] = is_zip(head)
         unpacked = sum(files[name].file_size for name in wanted)
         limits.take_libraries(len(wanted))
@@ -245,7 +258,8 @@ class _TarLibraries:
         """
         head, whole = content.peek(max(HEAD, MANIFEST_HEAD)), f"{self.what}: {printable(name)}"
         is_nested = is_zip(head)
-        if not (is_nested or is_library(name, head) or is_manifest(name, head)):
+        kept = is_library(name, head) or is_manifest(name, head) or is_version(name, head)
+        if not (is_nested or kept):
             return None
         self.limits.take_libraries(1)
         file = self.scratch.keep(content, info.size, whole)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
@@ -20,8 +21,11 @@ from builder.formats.manifest import MANIFEST_HEAD, is_manifest
 from builder.formats.package_names import MANIFEST
 from builder.formats.text import printable, redacted
 from builder.inspect.archives import (
+    VERSION,
+    VERSION_LIMIT,
     Scratch,
     disk_faults,
+    is_version,
     is_zip,
     read_tar,
     read_zip,
@@ -46,6 +50,8 @@ class SourceFiles:
     libraries: Sequence[Library]
     manifests: Sequence[Library]
     """The ``manifest.json`` of each ortpacks package in the source."""
+    versions: Mapping[str, str]
+    """By folder, with its slash: the version in its ``version.json``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,13 +72,15 @@ class Opener:
         with self._libraries_of(source) as by_name:
             named = [(printable(name), path) for name, path in sorted(by_name.items())]
             manifests = [pair for pair in named if _is_manifest(*pair)]
-            libraries = [pair for pair in named if pair not in manifests]
+            texts = [pair for pair in named if pair[0].rpartition("/")[2] == VERSION]
+            versions = {name.removesuffix(VERSION): _version_in(path) for name, path in texts}
+            libraries = [pair for pair in named if pair not in (*manifests, *texts)]
             if not libraries:
                 raise NothingToDoError(
                     f"No library for Linux or Windows in {shown(source)}",
                     advice=f"Name {_TAKEN}. {_NOT_OPENED}",
                 )
-            yield SourceFiles(libraries, manifests)
+            yield SourceFiles(libraries, manifests, versions)
 
     @contextmanager
     def _libraries_of(self, source: str) -> Iterator[dict[str, Path]]:
@@ -251,7 +259,14 @@ def _is_candidate(path: Path) -> bool:
             head = file.read(max(HEAD, MANIFEST_HEAD))
     except OSError:
         return True
-    return is_library(path.name, head) or is_manifest(path.name, head)
+    return is_library(path.name, head) or is_manifest(path.name, head) or is_version(path.name, head)
+
+
+def _version_in(path: Path) -> str:
+    """Return the version in a ``version.json``; empty where it cannot be read as one."""
+    with path.open("rb") as file, suppress(ValueError, KeyError, RecursionError):
+        return str(json.loads(file.read(VERSION_LIMIT).decode("utf-8-sig"))["version"])
+    return ""
 
 
 def _is_manifest(name: str, path: Path) -> bool:

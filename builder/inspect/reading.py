@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from builder.binary.comparison import Comparison, Pair, SupportChange, code_sizes, sorted_code
@@ -20,7 +21,7 @@ from builder.facts.gpu.architectures import Capability
 from builder.facts.gpu.compatibility import dotted
 from builder.facts.gpu.table import Gpu
 from builder.finding import Code
-from builder.formats.package_names import MANIFEST
+from builder.formats.package_names import MANIFEST, PackageForm
 from builder.formats.text import printable
 from builder.inspect.opener import Opener, is_url, require_path, shown
 from builder.inspect.report.changes import sentence as changes_sentence
@@ -56,6 +57,10 @@ def _inspected_source(opener: Opener, source: str, *, deep: bool) -> InspectedSo
         for promise in promises:
             if promise.manifest:
                 libraries = as_stated_by(promise.manifest, promise.folder, libraries)
+        libraries = tuple(
+            replace(item, release=files.versions.get(item.name[: item.name.rfind("/") + 1]) or None)
+            for item in libraries
+        )
         return InspectedSource(shown(source), libraries, tuple(promises))
 
 
@@ -136,6 +141,8 @@ def _inspected(name: str, file: Path, *, deep: bool) -> Inspected:
         deep=reading.deep,
         behind=reading.behind,
         linked_in=reading.linked_in,
+        form=reading.form,
+        oldest_host=reading.oldest_host,
     )
 
 
@@ -185,6 +192,8 @@ def _entry(item: Inspected) -> dict[str, object]:
         "raw": counts_of(item.raw),
         "capabilities": _capabilities(item, item.runnable) if item.runnable else {},
         "notes": list(notes(item)),
+        **({"form": item.form.value, "oldest_host": item.oldest_host} if item.form else {}),
+        **({"release": item.release} if item.form is PackageForm.PLUGIN else {}),
         **({"deep": _deep(item.name, item.deep)} if item.deep else {}),
     }
 

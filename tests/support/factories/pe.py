@@ -19,14 +19,16 @@ def pe(
     machine: int = X64,
     old_delayed: bool = False,
     forwards: Sequence[str] = (),
+    exports: Sequence[str] = (),
     data: bytes = b"",
 ) -> bytes:
     """Return a DLL with these sections and directories, and without code. ``data`` is part of ``.rdata``.
 
-    ``forwards``: the target of each export, as ``other.name``; the exports have numbers and no names.
+    ``forwards``: the target of each export, as ``other.name``; these exports have numbers and no names.
+    ``exports``: names of further exports, which lead nowhere.
     ``old_delayed``: delayed imports by address, in the form of Visual C++ 6; for ``X86`` alone.
     """
-    directories = _Directories(soname, needed, delayed, old_delayed, forwards)
+    directories = _Directories(soname, needed, delayed, old_delayed, forwards, exports)
     plan = {".rdata": directories.blob + data, **(sections or {})}
     wide = machine != X86
     optional = 112 + 16 * 8 if wide else 96 + 16 * 8
@@ -61,6 +63,7 @@ class _Directories:
         delayed: Sequence[str],
         old: bool,
         forwards: Sequence[str],
+        exports: Sequence[str],
     ) -> None:
         self.blob = b""
         places = [(0, 0)] * 16
@@ -68,12 +71,14 @@ class _Directories:
         names = [self._add(name.encode() + b"\0") for name in (*needed, *delayed)]
         if soname is not None:
             name = self._add(soname.encode() + b"\0")
+            pointers = [self._add(text.encode() + b"\0") for text in exports]
+            named = self._add(struct.pack(f"<{len(pointers)}I", *pointers))
             table, count = ALIGNMENT + len(self.blob), len(forwards)
             texts, starts = b"", []
             for forward in forwards:
                 starts.append(table + 40 + 4 * count + len(texts))
                 texts += forward.encode() + b"\0"
-            head = struct.pack("<12xI4xI4xI8x", name, count, table + 40)
+            head = struct.pack("<12xI4xIIII4x", name, count, len(exports), table + 40, named)
             places[0] = (
                 self._add(head + struct.pack(f"<{count}I", *starts) + texts),
                 40 + 4 * count + len(texts),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,7 +88,7 @@ def model_report(
     Raises what ``read_onnx`` does, and ``CheckFailedError`` if ONNX Runtime refuses the model.
     """
     file, name = read_onnx(model), shortened(model.name)
-    with _provider(wiring, source) as provider:
+    with _provider(wiring, source, file.operators) as provider:
         runtime = tools_of(wiring, plan_options).card_runtime()
         with wiring.reporter.step(f"open {name} on a virtual card"):
             models, card = [ModelToOpen(model=model.absolute())], _card(provider)
@@ -115,9 +115,12 @@ def model_report(
 
 
 @contextmanager
-def _provider(wiring: Wiring, source: str) -> Iterator[_Provider]:
+def _provider(
+    wiring: Wiring, source: str, needs: Mapping[str, Sequence[str]] | None = None
+) -> Iterator[_Provider]:
     """Yield ONNX Runtime's libraries of ``source`` in a folder, by the names that ONNX Runtime looks for.
 
+    ``needs``: the operators of a model by domain, for the message on a plug-in, which has no host.
     Raises ``ValidationError`` for a source without all of them, and what ``Opener.files`` does.
     """
     label = shown(source)
@@ -132,19 +135,40 @@ def _provider(wiring: Wiring, source: str) -> Iterator[_Provider]:
             if wanted in {HOST, PROVIDER, BRIDGE} and not (folder / wanted).exists():
                 (folder / wanted).symlink_to(path.resolve())
         missing = [wanted for wanted in (HOST, PROVIDER, BRIDGE) if not (folder / wanted).exists()]
+        manifests = (promise_of(manifest_bytes(path), "", ()).manifest for _, path in source_files.manifests)
+        manifest = next((manifest for manifest in manifests if manifest is not None), None)
+        if missing and manifest and manifest.plugin:
+            raise _no_host(label, manifest, needs)
         if missing:
             raise ValidationError(
                 f"{label} has no {' and no '.join(missing)}",
                 cause="only ONNX Runtime with its CUDA provider can be asked",
                 advice="Name a package for CUDA, its folder, or the wheel onnxruntime-gpu.",
             )
-        manifests = (promise_of(manifest_bytes(path), "", ()).manifest for _, path in source_files.manifests)
         yield _Provider(
             label=label,
             folder=folder,
             ort_version=_version(folder / HOST, label),
-            manifest=next((manifest for manifest in manifests if manifest is not None), None),
+            manifest=manifest,
         )
+
+
+def _no_host(label: str, manifest: Manifest, needs: Mapping[str, Sequence[str]] | None) -> ValidationError:
+    """Return the error for a plug-in, which says what of a model, or of all, it has no kernels for."""
+    lacks = [
+        name
+        for missing in manifest.onnxruntime.cannot_run
+        for name in missing.operators or (f"all of {missing.title}",)
+        if needs is None
+        or name.partition("(")[0] in needs.get(missing.title, ())
+        or (missing.title in needs and not missing.operators)
+    ]
+    of = "" if needs is None else " of the model"
+    return ValidationError(
+        f"{label} is a plug-in: it has no host that could be asked",
+        cause=f"operators{of} that it has no CUDA kernels for: {', '.join(lacks) or 'none'}",
+        advice="Name a package of form provider of the same variant.",
+    )
 
 
 def _card(provider: _Provider) -> VirtualCard:

@@ -211,7 +211,9 @@ def examine(
     if verdict is not None:
         places.insert(0, verdict.folder)
         if verdict.manifest.plugin:
-            observed = replace(observed, application=found_host(context))
+            info = read_info(verdict.folder).get("plugin")
+            noted = info.get("host") if isinstance(info, dict) else None
+            observed = replace(observed, application=found_host(context, noted))
         trial, opened = _trials(verdict, observed, context, files)
         linux = context.platform.startswith("linux")
         observed = replace(

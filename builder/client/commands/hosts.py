@@ -19,7 +19,7 @@ NO_HOST = "none"
 
 DYLIB = "ORT_DYLIB_PATH"
 
-_VERSION = re.compile(r"\d{1,9}(?:\.\d{1,9}){1,2}")
+_VERSION = re.compile(r"\d{1,9}(?:\.\d{1,9}){1,2}[A-Za-z0-9.+-]*")
 
 _PYTHON = re.compile(r"python[\d.]*(?:\.exe)?")
 
@@ -52,11 +52,14 @@ def stated_host(said: str, context: CommandContext) -> Optional[ApplicationHost]
     return _library(path, "--host", context)
 
 
-def found_host(context: CommandContext) -> Optional[ApplicationHost]:
-    """Return the host of ``ORT_DYLIB_PATH``, else of the running Python; ``None`` where there is none."""
-    named = context.around.env.get(DYLIB)
-    if named and is_file(Path(named)):
-        return _library(Path(named), DYLIB, context)
+def found_host(context: CommandContext, noted: object = None) -> Optional[ApplicationHost]:
+    """Return the host of ``ORT_DYLIB_PATH``, else ``noted``, else that of the running Python; else ``None``.
+
+    ``noted`` is the path of the host that a plug-in was installed for.
+    """
+    for named, by in ((context.around.env.get(DYLIB), DYLIB), (noted, "install --host")):
+        if isinstance(named, str) and is_file(Path(named)):
+            return _library(Path(named), by, context)
     return found_in(context.environments)
 
 

@@ -266,8 +266,7 @@ class Observations(Detection):
     host: Optional[str] = None
     """``ORT_DYLIB_PATH`` where it leads out of the package in use; ``None`` in any other case."""
     application: Optional[ApplicationHost] = None
-    """The ONNX Runtime that ``ORT_DYLIB_PATH`` names or a Python has; looked for where a plug-in is in
-    use."""
+    """The ONNX Runtime of the application that a plug-in in use is for; ``None`` where none is known."""
     plugin_wheels: Tuple[Distribution, ...] = ()
     """Wheels with a plug-in for CUDA, official ones too."""
     distributions: Tuple[Distribution, ...] = ()

@@ -245,8 +245,10 @@ class Installation:
             "libsPath": str(home / LIB),
             "installedAt": self.now().isoformat(timespec="seconds"),
             "sha256": package.sha256,
-            **({"plugin": {"library": plugin.library, "name": EP_NAME}} if plugin else {}),
         }
+        if plugin:
+            host = self.host.library if self.host else None
+            info["plugin"] = {"library": plugin.library, "name": EP_NAME, "host": host}
         write_json(prefix, where / INFO, info)
 
 

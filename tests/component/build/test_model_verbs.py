@@ -2,9 +2,10 @@
 the child process."""
 
 import json
+import re
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from builder.build.verbs.operators import model_report, operators_report
 from builder.compile.plan import PlanOptions
 from builder.errors import BuilderError, CheckFailedError, NothingToDoError, ToolMissingError, ValidationError
 from builder.formats.json_values import json_text
+from builder.formats.manifest import PluginEntry
+from builder.formats.missing_kernels import MissingKernels
 from builder.formats.package_names import MANIFEST
 from builder.io.process import Completed
 from tests.support.factories.archives import files
@@ -226,6 +229,23 @@ def test_only_a_package_of_a_smaller_profile_is_told_to_lack_kernels(
         desk.model(path, model)
     assert told in str(error.value)
     assert (LACKING in str(error.value)) == (profile == "lean")
+
+
+@pytest.mark.parametrize(
+    ("domain", "operators", "said"),
+    [("", ("Det(11)", "Loop"), "Det(11)"), ("", (), "all of ai.onnx"), ("com.microsoft", (), "none")],
+)
+def test_a_plugin_has_no_host_and_is_told_what_it_lacks(
+    desk: Desk, tmp_path: Path, model: Path, domain: str, operators: tuple[str, ...], said: str
+) -> None:
+    made, entry = manifest("modern"), PluginEntry("lib/p.so", ("CUDAExecutionProvider",), "1.24.4", 30, None)
+    ort = replace(made.onnxruntime, host="none", cannot_run=(MissingKernels(domain, operators),))
+    content = {
+        "lib/p.so": PROVIDER,
+        MANIFEST: json_text(replace(made, plugin=entry, onnxruntime=ort)).encode(),
+    }
+    with pytest.raises(ValidationError, match=re.escape(f"has no CUDA kernels for: {said}. ")):
+        desk.model(archive(tmp_path / "p.tar.zst", content), model)
 
 
 def test_a_model_is_opened_on_the_newest_card_that_its_package_states(

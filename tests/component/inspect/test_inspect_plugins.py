@@ -1,8 +1,6 @@
 """Tests of inspect with plug-ins: they have the file name of ONNX Runtime's classic CUDA provider."""
 
-import io
 import json
-import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ from builder.contents.sentences import notes
 from builder.inspect.command import inspect_sources
 from builder.inspect.reading import document
 from builder.io.wiring import Wiring
-from tests.support.factories.archives import files
+from tests.support.factories.archives import files, zipped
 from tests.support.factories.binaries import elf, sass
 from tests.support.factories.pe import pe
 from tests.support.schemas import schema
@@ -21,6 +19,8 @@ from tests.support.schemas import schema
 NAME = "libonnxruntime_providers_cuda.so"
 
 DLL = "onnxruntime_providers_cuda.dll"
+
+Pack = Callable[[Mapping[str, bytes]], bytes]
 
 VERSION = b'\xef\xbb\xbf{\r\n  "version": "0.4.0"\r\n}'
 """As PowerShell's ConvertTo-Json and Set-Content write it."""
@@ -39,14 +39,6 @@ def dll(*exports: str) -> bytes:
 PLUGIN, CLASSIC = provider("CreateEpFactories", "ReleaseEpFactory"), provider("GetProvider")
 
 
-def zipped(contents: Mapping[str, bytes]) -> bytes:
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w") as archive:
-        for name, data in contents.items():
-            archive.writestr(name, data)
-    return made.getvalue()
-
-
 def read(shop: Wiring, source: Path) -> tuple[dict[str, Any], str]:
     """Return the only library's JSON, and its notes as one text."""
     (inspected,) = inspect_sources(shop, [str(source)])
@@ -61,13 +53,11 @@ def read(shop: Wiring, source: Path) -> tuple[dict[str, Any], str]:
     [
         (PLUGIN, "plugin", "1.24.4"),
         (CLASSIC, "provider", None),
-        (provider("CreateEpFactories", constants=b"\x001.30.0\x001.24.4\x00"), "plugin", "1.24.4"),
         (provider("CreateEpFactories", constants=b"\x001.9.0\x001.24.4\x00"), "plugin", "1.9.0"),
         (provider("CreateEpFactories", constants=b""), "plugin", None),
         (provider("Other"), None, None),
         (dll("CreateEpFactories", "ReleaseEpFactory"), "plugin", "1.24.4"),
         (dll("A", "GetProvider"), "provider", None),
-        (dll(), None, None),
     ],
 )
 def test_exports_tell_a_plugin_from_a_provider(
@@ -89,16 +79,11 @@ def test_exports_tell_a_plugin_from_a_provider(
         (VERSION, "0.4.0"),
         (b'{"version": "0.4.0-dev.20260801+2a1ffff2"}', "0.4.0-dev.20260801+2a1ffff2"),
         (b'{"cuda": {"version": "12.8"}}', None),
-        (b'{"version": "0.4', None),
         (b'{"version": "' + b"9" * 5000, None),
     ],
 )
 def test_version_json_beside_it_has_its_version(
-    shop: Wiring,
-    tmp_path: Path,
-    pack: Callable[[Mapping[str, bytes]], bytes] | None,
-    text: bytes,
-    release: str | None,
+    shop: Wiring, tmp_path: Path, pack: Pack | None, text: bytes, release: str | None
 ) -> None:
     contents, source = {NAME: PLUGIN, "version.json": text}, tmp_path / "cuda_ep_cuda12_0.4.0_linux_x64"
     if pack:

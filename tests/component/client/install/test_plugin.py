@@ -20,8 +20,6 @@ from tests.doubles.library import library
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, HOST, PLUGINS, REPACKED, name_of, write_release
 
-EP_WHEEL = "onnxruntime_ep_cuda12-0.4.0.dist-info/RECORD"
-
 LIBRARY = "lib/libonnxruntime_providers_cuda.so"
 
 STOCK = Path(str(distribution("onnxruntime").locate_file("")))
@@ -74,6 +72,9 @@ OLD_HOST, GPU_WHEEL, CPU_WHEEL = "OLD", "GPU", "CPU"
         ([], "provider", "the default"),
         (["--host", "1.32.0"], "plugin", "ONNX Runtime 1.32.0 (--host) registers it"),
         (["--host", "1.23.2"], "provider", "is too old: a plug-in needs ONNX Runtime 1.24.4 or newer"),
+        (["--host", "1.24.4"], "plugin", "ONNX Runtime 1.24.4 (--host) registers it"),
+        (["--host", "1.30.0.dev20260801"], "plugin", "registers it"),
+        (["--host", "1.9.0"], "provider", "is too old"),
         (["--host", "none"], "provider", "there is no host"),
         (["--host", CPU_WHEEL], "plugin", "onnxruntime 1.31.1 in "),
         (["--host", GPU_WHEEL], "provider", "has a CUDA provider of its own"),
@@ -81,7 +82,6 @@ OLD_HOST, GPU_WHEEL, CPU_WHEEL = "OLD", "GPU", "CPU"
         (["--form", "plugin"], "plugin", "as asked with --form, though there is no host"),
         (["--form", "provider", "--host", "1.32.0"], "provider", "as asked with --form."),
         (["--variant", PLUGIN], "plugin", "what was named has no other form"),
-        (["--variant", "modern", "--host", "1.32.0"], "plugin", "registers it"),
     ],
 )
 def test_the_form_fits_the_host(
@@ -114,17 +114,13 @@ def test_the_form_fits_the_host(
         (["--form", "other"], 2, "--form"),
     ],
 )
-def test_what_cannot_be_is_refused(
-    machine: Machine, index: str, flags: list[str], code: int, words: str
-) -> None:
+def test_what_cannot_be(machine: Machine, index: str, flags: list[str], code: int, words: str) -> None:
     assert machine.run("select", "--index", index, *flags) == code, machine.out
     assert words in machine.err
 
 
 @pytest.mark.parametrize("flags", [["--form", "plugin"], ["--host", "1.32.0"]])
-def test_a_card_that_no_plugin_is_for_is_told_which_cards_are(
-    machine: Machine, index: str, flags: list[str]
-) -> None:
+def test_a_card_is_told_which_cards_plugins_are_for(machine: Machine, index: str, flags: list[str]) -> None:
     machine.env = {**machine.env, "ORTPACKS_FORCE_CC": "9.0"}
     assert machine.run("select", "--index", index, *flags) == 0, machine.err
     assert machine.out.startswith("CPU:")
@@ -155,12 +151,9 @@ def test_an_application_goes_from_a_provider_to_a_plugin_and_back(machine: Machi
     [
         (["--host", str(STOCK)], f"ONNX Runtime {version('onnxruntime')} registers it."),
         (["--host", "1.32.0"], "Its libraries load here. No host registered it"),
-        (["--form", "plugin"], "Its libraries load here. No host registered it"),
     ],
 )
-def test_it_is_tried_out_in_the_host_that_there_is(
-    machine: Machine, index: str, flags: list[str], words: str
-) -> None:
+def test_it_is_tried_out_in_its_host(machine: Machine, index: str, flags: list[str], words: str) -> None:
     assert machine.run("install", "--index", index, *flags) == 0, machine.err
     assert words in machine.out
 
@@ -181,36 +174,28 @@ def codes(machine: Machine, **about: object) -> dict[str, str]:
 
 
 def test_doctor_registers_it_in_the_applications_host(machine: Machine, tmp_path: Path, index: str) -> None:
-    here = replace(machine, environments=(STOCK,))
-    assert here.run("install", "--index", index, "--form", "plugin") == 0, here.err
+    assert machine.run("install", "--index", index, "--form", "plugin") == 0, machine.err
+    here, wheel = replace(machine, environments=(STOCK,)), "onnxruntime_ep_cuda12-0.4.0.dist-info/RECORD"
     assert not {"D301", "D303", "D312", "D313", "D314", "D315"} & set(codes(here))
     trial = here.answer("doctor")["trial"]
     assert (trial["failure"], trial["registered_by"].split()[0]) == (None, "onnxruntime")
-    wheel = environment(
-        tmp_path / "gpu", "onnxruntime-gpu", "1.31.1", "onnxruntime_ep_cuda12-0.4.0.dist-info/x"
-    )
+    both = environment(tmp_path / "gpu", "onnxruntime-gpu", "1.31.1", wheel)
+    assert "onnxruntime-ep-cuda12" in codes(here, look_in=[both])["D313"]
     old = environment(tmp_path / "old", "onnxruntime", "1.23.2")
-    assert "D313" in codes(here, look_in=[wheel])
-    assert "D313" in codes(replace(here, environments=(wheel,)))
-    assert "1.23.2" in codes(replace(here, environments=(old,)))["D314"]
-    said = "Specified provider 'CUDAExecutionProvider' is not in available provider names."
-    assert "D316" in codes(here, said=said)
-    model = tmp_path / "m.onnx"
-    model.write_bytes(add())
-    assert here.run("doctor", "--try", str(model)) == 3
-    assert "is a plug-in" in here.err
-    (here.prefix / "provider/lib").mkdir(parents=True)
-    (here.prefix / "provider/manifest.json").write_text("{}")
-    host = here.prefix / "provider/lib/libonnxruntime.so.1"
-    host.write_bytes(library("1.30.0"))
-    assert "D315" in codes(replace(here, env={**here.env, "ORT_DYLIB_PATH": str(host)}))
+    assert "1.23.2" in codes(replace(machine, environments=(old,)))["D314"]
+    assert "D316" in codes(here, said="'CUDAExecutionProvider' is not in available provider names")
+    (tmp_path / "p/lib").mkdir(parents=True)
+    (tmp_path / "p/manifest.json").write_text("{}")
+    (tmp_path / "p/lib/libonnxruntime.so.1").write_bytes(library("1.30.0"))
+    env = {**here.env, "ORT_DYLIB_PATH": str(tmp_path / "p/lib/libonnxruntime.so.1")}
+    assert "D315" in codes(replace(here, env=env))
 
 
-def test_index_and_manifest_must_agree_on_the_plugin(machine: Machine, index: str, tmp_path: Path) -> None:
-    release = shutil.copytree(Path(index).parent, tmp_path / "release")
-    told = json.loads((release / "index.json").read_text())
-    for package in told["packages"]:
-        package.get("plugin", {})["oldest_host"] = "1.22.0"
-    (release / "index.json").write_text(json.dumps(told))
-    assert machine.run("install", "--index", str(release), "--form", "plugin") == 7
-    assert "disagree on plugin" in machine.err
+@pytest.mark.parametrize("command", ["doctor", "recommend"])
+def test_no_model_is_opened_in_it(machine: Machine, tmp_path: Path, index: str, command: str) -> None:
+    assert machine.run("install", "--index", index, "--host", str(STOCK)) == 0, machine.err
+    assert "D314" not in codes(machine), "the host that it was installed for is known"
+    (tmp_path / "m.onnx").write_bytes(add())
+    named = ["--index", index] if command == "recommend" else []
+    assert machine.run(command, *named, "--try", str(tmp_path / "m.onnx")) == 3
+    assert "is a plug-in" in machine.err

@@ -343,9 +343,6 @@ CASES: dict[str, Observations] = {
     "D313 D403: a wheel with a plug-in, and onnxruntime-gpu": replace(
         venv("onnxruntime-gpu"), plugin_wheels=(Distribution("onnxruntime-ep-cuda12", "0.4.0", "/venv"),)
     ),
-    "a wheel with a plug-in in another Python": replace(
-        venv("onnxruntime"), plugin_wheels=(Distribution("onnxruntime-ep-cuda12", "0.4.0", "/other"),)
-    ),
     "D316: a plug-in that is not registered": plugged(
         None,
         trial=SessionTrial("cuda", "provider 'CUDAExecutionProvider' is not in available provider names"),

@@ -72,11 +72,16 @@ def embedded_version(buffer: Buffer, name: str, library: Elf | Pe) -> str | None
     if isinstance(library, Pe):
         return _lone_string(buffer, library.sections, _RDATA, ORT_STRING) if is_provider(name) else None
     if name.startswith("libonnxruntime"):
-        defined = [match[1] for match in map(_ORT_SYMBOLS.fullmatch, library.defines) if match]
-        return defined[0] if defined else _lone_string(buffer, library.sections, _RODATA, ORT_STRING)
+        return version_of_symbols(library) or _lone_string(buffer, library.sections, _RODATA, ORT_STRING)
     if name.startswith("libnvrtc."):
         return _lone_string(buffer, library.sections, _RODATA, _NVRTC_STRING)
     return _of_cudnn(buffer, library) if name.startswith("libcudnn") else None
+
+
+def version_of_symbols(library: Elf | Pe) -> str | None:
+    """Return the version of ORT of a library's symbols; ``None`` where they have none, as in DLLs."""
+    names = library.defines if isinstance(library, Elf) else ()
+    return next((match[1] for match in map(_ORT_SYMBOLS.fullmatch, names) if match), None)
 
 
 def oldest_host(buffer: Buffer, library: Elf | Pe) -> str | None:

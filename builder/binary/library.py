@@ -20,6 +20,7 @@ from builder.binary.embedded import (
     embedded_version,
     oldest_host,
     static_libraries,
+    version_of_symbols,
 )
 from builder.binary.fatbin import read_containers
 from builder.binary.fatbin_format import Container, FatbinError, Kind
@@ -140,7 +141,10 @@ _FORMS = {"CreateEpFactories": PackageForm.PLUGIN, "GetProvider": PackageForm.PR
 
 
 def _with_form(reading: Reading, buffer: Buffer, library: Elf | Pe) -> Reading:
-    """Return the reading of ORT's CUDA provider with its form; a plug-in is of no version of ORT."""
+    """Return the reading of ORT's CUDA provider with its form.
+
+    A plug-in's version is that of its symbols, which ours have: the version among its constants is a host's.
+    """
     if isinstance(library, Pe):
         exports = read_exports(buffer)
     else:
@@ -148,7 +152,8 @@ def _with_form(reading: Reading, buffer: Buffer, library: Elf | Pe) -> Reading:
     form = next((form for name, form in _FORMS.items() if name in exports), None)
     if form is not PackageForm.PLUGIN:
         return replace(reading, form=form)
-    return replace(reading, form=form, embedded_version=None, oldest_host=oldest_host(buffer, library))
+    own, oldest = version_of_symbols(library), oldest_host(buffer, library)
+    return replace(reading, form=form, embedded_version=own, oldest_host=oldest)
 
 
 def unreadable(path: str, why: str) -> Reading:

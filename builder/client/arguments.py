@@ -43,8 +43,7 @@ examples:
   {f"{_PROGRAM} install":<{len(_EVAL)}}  install the package that fits this machine
   {_EVAL}  let programs of this shell find it
 
-COMMAND --help shows its flags, --reference the exit codes and the environment's
-variables, --version which release this program is of.
+COMMAND --help shows its flags, --reference exit codes and variables.
 """
 
 EXIT_CODES = {int(code): meaning for code, meaning in _TABLES["exit_codes"].items()}

@@ -20,7 +20,7 @@ from tests.answers.models import models
 from tests.support.fakes.verbs import invoke
 from tests.support.real_packages import sha256
 
-pytestmark = needs_compiler
+pytestmark = [needs_compiler, pytest.mark.thorough]
 
 
 def proof(kit: Path, capability: str, folder: Path) -> dict[str, Any]:

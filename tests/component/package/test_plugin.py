@@ -103,7 +103,12 @@ def test_its_options_are_set(profile: Profile) -> None:
     assert (made[OPTION], made["onnxruntime_PLUGIN_EP_VERSION"]) == ("ON", "0.2.0")
     assert "onnxruntime_CUDA_MINIMAL" not in made
     assert ("ORTPACKS_MINIMAL" in made) == (profile is Profile.MINIMAL)
-    for flag in ("--version-script=/src/plugin.lds", "-z,defs", "-soname,libonnxruntime_providers_cuda.so"):
+    for flag in (
+        "--version-script=/src/plugin.lds",
+        "-z,defs",
+        "-z,noexecstack",
+        "-soname,libonnxruntime_providers_cuda.so",
+    ):
         assert flag in made["CMAKE_MODULE_LINKER_FLAGS"]
 
 

@@ -73,6 +73,18 @@ def test(wiring: Wiring, *, fast: bool, everything: bool, only: str | None) -> N
         raise CommandError(f"pytest exited with {code}: {' '.join(argv[1:])}", argv=argv, code=code)
 
 
+def make_site(wiring: Wiring) -> Path:
+    """Make the site of README and docs, with search, in ``dist/site``; return its first page.
+
+    Raises ``CommandError`` where Sphinx warns of anything.
+    """
+    folder = wiring.dist / "site"
+    with wiring.reporter.step("site"):
+        strict = ("--quiet", "--fail-on-warning", "--keep-going")
+        wiring.runner.run(["sphinx-build", *strict, "--conf-dir=docs", ".", str(folder)], cwd=wiring.root)
+    return folder / "index.html"
+
+
 def _gate(wiring: Wiring, gate: Sequence[str]) -> None:
     with wiring.console.prefixed(gate[0]).step(" ".join(gate)):
         wiring.runner.run(gate, cwd=wiring.root)

@@ -1,0 +1,26 @@
+"""Test of the site of README and docs: its pages, its navigation and its search's index."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from builder.build.verbs.maintenance import make_site
+from builder.build.verbs.pages import pages
+from builder.io.wiring import Wiring
+from tests.support import ROOT
+
+pytestmark = pytest.mark.thorough
+
+
+def test_the_site_has_every_page_and_finds_its_words(tmp_path: Path) -> None:
+    first = make_site(Wiring(ROOT, dist=tmp_path)).read_text(encoding="utf-8")
+    site = tmp_path / "site"
+    names = {str(path.relative_to(ROOT).with_suffix("")) for path in pages(ROOT)}
+    assert {str(page.relative_to(site).with_suffix("")) for page in site.rglob("*.html")} >= names
+    captions = re.findall(r'class="caption-text">([^<]+)', first)
+    assert captions == ["I ship an app", "I publish packages", "I maintain this", "More"]
+    found = (site / "searchindex.js").read_text(encoding="utf-8").removeprefix("Search.setIndex(")
+    index = json.loads(found.removesuffix(")"))
+    assert index["docnames"][index["terms"]["ortpacks_force_cc"][0]].startswith("docs/")

@@ -123,12 +123,17 @@ def embeds(running: Running, provider: str) -> bool:
     return "the model returns only zeros for it" in told.value.read().decode()
 
 
+def is_on_cuda(nodes: dict[str, int]) -> bool:
+    """Return whether MiniLM's nodes but one are on CUDA: 188 of 189 in 1.23.2, 177 of 178 in 1.26.0."""
+    return (nodes.get("CUDAExecutionProvider", 0) > 170, nodes.get("CPUExecutionProvider")) == (True, 1)
+
+
 def test_on_a_faked_5_2_the_service_runs_on_legacys_provider(embedder: Path, tmp_path: Path) -> None:
     user = _application(full_package("legacy"), tmp_path / "application")
     with service(embedder, tmp_path / "data", user.world(VirtualCard(capability="5.2"))) as running:
         report = running.get("/providers")[EMBEDDER]
         assert (report["provider"], report["proved"]) == ("cuda", True)
-        assert report["nodes"]["CUDAExecutionProvider"] > 180
+        assert is_on_cuda(report["nodes"])
         assert embeds(running, "cuda")
 
 
@@ -143,7 +148,7 @@ def test_the_service_runs_where_the_package_does_and_says_so(
         assert embeds(running, provider)
         refused = [step["reason"] for step in report["steps"] if step["provider"] == "cuda"]
         assert ("has no code for" in refused[0]) == (provider == "cpu")
-        assert (report["nodes"].get("CUDAExecutionProvider", 0) > 180) == (provider == "cuda")
+        assert is_on_cuda(report["nodes"]) == (provider == "cuda")
 
 
 def test_it_finds_the_package_that_the_client_installed(
@@ -163,7 +168,7 @@ def test_it_finds_the_package_that_the_client_installed(
     answer, _ = user.opens(card)
     report = answer["report"]
     assert report["libraries"].startswith("ortpacks-modern-")
-    assert (report["provider"], report["nodes"]["CUDAExecutionProvider"] > 180) == ("cuda", True)
+    assert (report["provider"], is_on_cuda(report["nodes"])) == ("cuda", True)
 
 
 def test_it_says_cuda_of_no_model_whose_nodes_are_all_on_the_cpu(

@@ -122,8 +122,16 @@ def require(provider: str) -> None:
 
 
 def has_own_cuda() -> bool:
-    """Return whether the onnxruntime of this Python has a CUDA provider that it opens itself."""
-    return any(_capi().glob("*onnxruntime_providers_cuda*"))
+    """Return whether the onnxruntime of this Python was built with a CUDA provider, which it opens itself.
+
+    The provider may lie elsewhere, as in our images. A newer host lists a registered plug-in among its
+    providers too.
+    """
+    if any(_capi().glob("*onnxruntime_providers_cuda*")):
+        return True
+    registered = getattr(onnxruntime, "get_ep_devices", list)()
+    is_listed = ORT_NAMES[CUDA] in onnxruntime.get_available_providers()
+    return is_listed and not any(one.ep_name == ORT_NAMES[CUDA] for one in registered)
 
 
 def load(libraries: Libraries, provider: str) -> None:

@@ -129,7 +129,7 @@ def has_own_cuda() -> bool:
     """
     if any(_capi().glob("*onnxruntime_providers_cuda*")):
         return True
-    registered = getattr(onnxruntime, "get_ep_devices", list)()
+    registered: list[Any] = getattr(onnxruntime, "get_ep_devices", list)()
     is_listed = ORT_NAMES[CUDA] in onnxruntime.get_available_providers()
     return is_listed and not any(one.ep_name == ORT_NAMES[CUDA] for one in registered)
 

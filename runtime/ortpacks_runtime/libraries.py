@@ -87,6 +87,20 @@ def in_use() -> dict[str, str]:
     return {path: _version_of(Path(path)) for path in loaded_libraries()}
 
 
+def cuda_failure(ordinal: int) -> str:
+    """Return what CUDA itself says of a GPU that it cannot use, as ONNX Runtime words it; empty if it can.
+
+    Hosts from 1.26 on write it to their log alone, and open the model without CUDA.
+    """
+    path = next((one for one in loaded_libraries() if "cudart" in Path(one).name), None)
+    if path is None:
+        return ""
+    cuda = ctypes.CDLL(path)
+    cuda.cudaGetErrorString.restype = ctypes.c_char_p
+    code = cuda.cudaSetDevice(ordinal) or cuda.cudaFree(None)
+    return f"CUDA failure {code}: {cuda.cudaGetErrorString(code).decode()}" if code else ""
+
+
 def _version_of(path: Path) -> str:
     name = path.name.removeprefix("lib").partition(".")[0].partition("64_")[0]
     if name not in _VERSIONS:

@@ -20,7 +20,7 @@ import onnxruntime
 
 from ortpacks_runtime import plugins, warm_up
 from ortpacks_runtime.client import advice, loaded_libraries
-from ortpacks_runtime.libraries import in_use, require
+from ortpacks_runtime.libraries import cuda_failure, in_use, require
 from ortpacks_runtime.limits import (
     Needs,
     ends_on_empty_inputs,
@@ -460,7 +460,8 @@ def _open_file(
     inner = _Inner(_openable(file), options, providers=wanted or None)
     first = ORT_NAMES[providers[0][0]]
     if first not in inner.get_providers():
-        raise ProviderError(f"ONNX Runtime opened the model without {first}; its log says why")
+        why = cuda_failure(int(providers[0][1].get("device_id", 0))) if providers[0][0] in _NVIDIA else ""
+        raise ProviderError(f"ONNX Runtime opened the model without {first}: {why or 'its log says why'}")
     return inner
 
 

@@ -263,6 +263,9 @@ def _problems_of(manifest: Manifest) -> Iterator[str]:
         )
         if unit.launched is not None and len(unit.launched) != 2:  # noqa: PLR2004
             yield f"{where}: launched has the first and the last device"
+    plugin = manifest.plugin
+    if plugin and (plugin.library not in {file.path for file in manifest.files} or manifest.provider != CUDA):
+        yield f"plugin: {printable(plugin.library)} is no file of a package for CUDA"
     for key, value in (("sm", manifest.sm), ("cuda", manifest.cuda), ("cudnn", manifest.cudnn)):
         if bool(value) != (manifest.provider == CUDA):
             yield f"{key}: {value!r} does not go with provider {printable(manifest.provider)}"

@@ -14,7 +14,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Callable, Dict, Iterable, Iterator, Mapping, Optional, Sequence, Tuple
 
-from builder.client.commands.hosts import DYLIB, found_host
+from builder.client.commands.environment import DYLIB
+from builder.client.commands.hosts import found_host
 from builder.client.commands.python_distributions import broken_imports, distributions, plugin_wheels
 from builder.client.commands.show_gpus import device_line, device_value
 from builder.client.context import CommandAnswer, CommandContext

@@ -78,6 +78,8 @@ def answer_env(
     return CommandAnswer({"variables": values}, tuple(statements), script=True)
 
 
+DYLIB = "ORT_DYLIB_PATH"
+
 EP_LIBRARY, EP_NAME = "ORTPACKS_EP_LIBRARY", "ORTPACKS_EP_NAME"
 """The variables with a plug-in's library, and with the name that an application registers it under."""
 
@@ -104,7 +106,7 @@ def variables(prefix: Prefix, platform: str) -> Dict[str, str]:
     if isinstance(plugin, dict):
         own = {EP_LIBRARY: str(lib.parent / str(plugin.get("library"))), EP_NAME: str(plugin.get("name"))}
     else:
-        own = {"ORT_DYLIB_PATH": str(lib / HOSTS.get(platform, HOSTS[LINUX]))}
+        own = {DYLIB: str(lib / HOSTS.get(platform, HOSTS[LINUX]))}
     values = {**own, library_path(platform): str(lib)}
     visible = info.get("cudaVisibleDevices")
     if isinstance(visible, str):

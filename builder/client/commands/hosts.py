@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Iterable, Optional
 
+from builder.client.commands.environment import DYLIB
 from builder.client.commands.python_distributions import distributions
 from builder.client.context import CommandContext
 from builder.client.doctor.observations import Distribution
@@ -16,8 +17,6 @@ from builder.files.disk import absolute, is_file, is_folder
 from builder.formats.package_names import MANIFEST, PROVIDER_LIBRARIES
 
 NO_HOST = "none"
-
-DYLIB = "ORT_DYLIB_PATH"
 
 _VERSION = re.compile(r"\d{1,9}(?:\.\d{1,9}){1,2}[A-Za-z0-9.+-]*")
 

@@ -23,7 +23,7 @@ from builder.client.install.obtain import bytes_to_write, obtain, remove_leftove
 from builder.client.install.prefix import INFO, Prefix, changing, empty, write_json
 from builder.client.install.source import Located
 from builder.client.install.unpack import extract, manifest_in, open_tar, read_manifest, whole
-from builder.client.selection.forms import EP_NAME, ApplicationHost, host_refusal
+from builder.client.selection.forms import ApplicationHost, host_refusal
 from builder.client.selection.select import PackageChoice
 from builder.client.trials.try_out import OrtTrials, TryOut, require_loading
 from builder.errors import ConfigError, IntegrityError, NoCompatiblePackageError
@@ -36,6 +36,7 @@ from builder.formats.index import IndexPackage, entry_of
 from builder.formats.manifest import Manifest
 from builder.formats.missing_kernels import consequence_of
 from builder.formats.package_names import LIB, PROVIDER_LIBRARIES, Form, Layout, form_of, stem
+from builder.formats.session_log import CUDA_PROVIDER
 from builder.formats.stored_file import StoredFile
 from builder.formats.text import amount, shortened
 
@@ -248,7 +249,7 @@ class Installation:
         }
         if plugin:
             host = self.host.library if self.host else None
-            info["plugin"] = {"library": plugin.library, "name": EP_NAME, "host": host}
+            info["plugin"] = {"library": plugin.library, "name": CUDA_PROVIDER, "host": host}
         write_json(prefix, where / INFO, info)
 
 

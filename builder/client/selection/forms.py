@@ -14,10 +14,6 @@ from builder.formats.index import IndexPackage
 from builder.formats.manifest import PluginEntry
 from builder.formats.package_names import PackageForm
 
-EP_NAME = "CUDAExecutionProvider"
-"""The name that applications register a plug-in under."""
-
-
 OWN_PROVIDER = "has a CUDA provider of its own"
 
 OF_A_PACKAGE = "is the host of a package of form provider"

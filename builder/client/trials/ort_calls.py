@@ -30,6 +30,7 @@ from builder.formats.json_values import read_document
 from builder.formats.ort_api import OrtApi, OrtStatusError
 from builder.formats.proof import FORMAT as PROOF
 from builder.formats.proof import SampleModel, SampleSet
+from builder.formats.session_log import CUDA_PROVIDER
 
 NAMED = {"directml": b"DML", "coreml": b"CoreML"}
 """Execution providers that are enabled by ONNX Runtime's own name."""
@@ -52,8 +53,6 @@ ARENA, DEFAULT_MEMORY = 1, 0
 """Values of ``OrtAllocatorType`` and ``OrtMemType``."""
 
 FIRST_WITH_PLUGINS = [1, 22]
-
-EP_NAME = b"CUDAExecutionProvider"
 
 NUMBERS = (1.5, 2.25)
 """Two numbers that are exact in binary, as their sum is."""
@@ -126,7 +125,9 @@ def registered(runtime: OrtApi, plugin: str) -> None:
     if [int(part) for part in runtime.version.split(".")[:2]] < FIRST_WITH_PLUGINS:
         raise OSError(f"version {runtime.version} registers no plug-ins")
     env = runtime.make("CreateEnv", ctypes.c_int(LOG_ERRORS), ctypes.c_char_p(b"ortpacks"))
-    runtime.call("RegisterExecutionProviderLibrary", env, ctypes.c_char_p(EP_NAME), ort_path(plugin))
+    runtime.call(
+        "RegisterExecutionProviderLibrary", env, ctypes.c_char_p(CUDA_PROVIDER.encode()), ort_path(plugin)
+    )
     runtime.release("ReleaseEnv", env)
 
 

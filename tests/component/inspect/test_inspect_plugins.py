@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from builder.binary.library import read_library
 from builder.contents.sentences import notes
 from builder.inspect.command import inspect_sources
 from builder.inspect.reading import document
@@ -70,6 +71,17 @@ def test_exports_tell_a_plugin_from_a_provider(
     assert ("a plug-in:" in said) == (form == "plugin")
     assert (f"{oldest} or newer" in said) == (oldest is not None)
     assert ("do not say which" in said) == (form == "plugin" and oldest is None)
+
+
+def test_a_plugins_version_is_that_of_its_symbols_and_no_hosts() -> None:
+    """Packages are checked by it: what a provider opens without a name in its bytes is known by version."""
+    symbols = {"CreateEpFactories": (".nv_fatbin", 0)}
+    code = {".nv_fatbin": sass(75), ".rodata": b"\x001.24.4\x00"}
+    ours, official = (
+        read_library(NAME, elf(code, symbols=symbols, defines=defines)) for defines in (["VERS_1.30.0"], [])
+    )
+    assert (ours.embedded_version, ours.oldest_host) == ("1.30.0", "1.24.4")
+    assert (official.embedded_version, official.oldest_host) == (None, "1.24.4")
 
 
 @pytest.mark.parametrize("pack", [files, zipped, None], ids=["tar", "zip", "folder"])

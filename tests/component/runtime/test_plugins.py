@@ -1,11 +1,13 @@
 """Tests of plug-ins under a stock host: a double in C is registered and runs on GPUs made below /sys."""
 
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import onnxruntime
 import pytest
-from ortpacks_runtime import ProviderError, open_session, register
+from ortpacks_runtime import ProviderError, libraries, open_session, register
 from ortpacks_runtime.one_node import ONE_NODE
 
 from tests.answers.card import needs_compiler
@@ -109,3 +111,49 @@ def test_a_model_s_bytes_open_as_its_file_does(monkeypatch: pytest.MonkeyPatch) 
     assert (session.report.provider, session.report.model) == ("cpu", f"{len(ONE_NODE)} bytes")
     with pytest.raises(ProviderError):
         open_session(ONE_NODE, "cuda", strict=True)
+
+
+@pytest.mark.parametrize(
+    ("files", "listed", "registered", "own"),
+    [
+        ([], ["CPUExecutionProvider"], [], False),
+        (["libonnxruntime_providers_cuda.so"], ["CPUExecutionProvider"], [], True),
+        ([], ["CUDAExecutionProvider", "CPUExecutionProvider"], [], True),
+        ([], ["CUDAExecutionProvider", "CPUExecutionProvider"], ["CUDAExecutionProvider"], False),
+        ([], ["CUDAExecutionProvider", "CPUExecutionProvider"], ["CPUExecutionProvider"], True),
+    ],
+    ids=["stock", "beside it", "in an image", "a plug-in is listed", "the CPU's device"],
+)
+def test_a_host_has_its_own_cuda_wherever_its_provider_lies(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    files: list[str],
+    listed: list[str],
+    registered: list[str],
+    own: bool,
+) -> None:
+    for name in files:
+        (tmp_path / name).touch()
+    monkeypatch.setattr(libraries, "_capi", lambda: tmp_path)
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: listed)
+    devices = [SimpleNamespace(ep_name=name) for name in registered]
+    monkeypatch.setattr(onnxruntime, "get_ep_devices", lambda: devices)
+    assert libraries.has_own_cuda() == own
+
+
+CUDART = """\
+int cudaSetDevice(int device) { return device == 1 ? 101 : 0; }
+int cudaFree(void *nothing) { return nothing ? 1 : 2; }
+const char *cudaGetErrorString(int code) { return code == 2 ? "out of memory" : "invalid device ordinal"; }
+"""
+
+
+def test_cuda_itself_says_why_it_cannot_use_a_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    library = str(tmp_path / "libcudart.so.12")
+    argv = ["cc", "-shared", "-fPIC", "-x", "c", "-o", library, "-"]
+    subprocess.run(argv, input=CUDART, text=True, check=True)
+    monkeypatch.setattr(libraries, "loaded_libraries", lambda: ("/lib/libonnxruntime.so.1", library))
+    said = [libraries.cuda_failure(ordinal) for ordinal in (0, 1)]
+    assert said == ["CUDA failure 2: out of memory", "CUDA failure 101: invalid device ordinal"]
+    monkeypatch.setattr(libraries, "loaded_libraries", lambda: ())
+    assert libraries.cuda_failure(0) == ""

@@ -640,3 +640,22 @@ def test_without_onnxruntime_doctor_says_what_to_install(tmp_path: Path) -> None
     done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("ortpacks_runtime: No module named onnxruntime: pip install onnxruntime")
+
+
+@pytest.mark.parametrize(
+    ("why", "said"), [("CUDA failure 35: old driver", "35: old driver"), ("", "its log")]
+)
+def test_a_host_that_opens_a_model_without_cuda_has_the_reason_of_cuda(
+    monkeypatch: pytest.MonkeyPatch, why: str, said: str
+) -> None:
+    """As 1.26.0 does, whose log alone has the reason."""
+    asked = Mock(return_value=why)
+    monkeypatch.setattr(session_module, "cuda_failure", asked)
+    monkeypatch.setattr(
+        session_module,
+        "_Inner",
+        lambda *_, **__: SimpleNamespace(get_providers=lambda: ["CPUExecutionProvider"]),
+    )
+    with pytest.raises(ProviderError, match=f"without CUDAExecutionProvider: .*{said}"):
+        session_module._open_file(ONE_NODE, [("cuda", {"device_id": "1"})], None, None)
+    asked.assert_called_once_with(1)

@@ -72,6 +72,7 @@ IMPOSSIBLE: dict[str, tuple[object, ...]] = {
     "difference": (-1e-5,),
     "gpu_ms": (-0.8, None),
     "cpu_ms": (0.0, None),
+    "finding": ("it failed |\n\n[here](http://example.org)", "x" * 200, ""),
 }
 
 

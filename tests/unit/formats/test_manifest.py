@@ -80,7 +80,7 @@ def made() -> Manifest:
 
 def test_what_is_written_fits_the_schema_and_comes_back() -> None:
     thin = described(plan(), report(), Layout.THIN)
-    plugin = PluginEntry("lib/p.so", ("CUDAExecutionProvider",), "1.24.4", 30, "ab" * 32)
+    plugin = PluginEntry("lib/libcudnn.so.9", ("CUDAExecutionProvider",), "1.24.4", 30, "ab" * 32)
     for manifest in (made(), thin, described(official(), report()), replace(made(), plugin=plugin)):
         schema("manifest").validate(json.loads(json_text(manifest)))
         assert loads(json_text(manifest), "x") == manifest

@@ -238,10 +238,12 @@ def test_only_a_package_of_a_smaller_profile_is_told_to_lack_kernels(
 def test_a_plugin_has_no_host_and_is_told_what_it_lacks(
     desk: Desk, tmp_path: Path, model: Path, domain: str, operators: tuple[str, ...], said: str
 ) -> None:
-    made, entry = manifest("modern"), PluginEntry("lib/p.so", ("CUDAExecutionProvider",), "1.24.4", 30, None)
+    made = manifest("modern")
+    library = made.files[0].path
+    entry = PluginEntry(library, ("CUDAExecutionProvider",), "1.24.4", 30, None)
     ort = replace(made.onnxruntime, host="none", cannot_run=(MissingKernels(domain, operators),))
     content = {
-        "lib/p.so": PROVIDER,
+        library: PROVIDER,
         MANIFEST: json_text(replace(made, plugin=entry, onnxruntime=ort)).encode(),
     }
     with pytest.raises(ValidationError, match=re.escape(f"has no CUDA kernels for: {said}. ")):

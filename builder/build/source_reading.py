@@ -19,10 +19,11 @@ from builder.config.variants import Base
 from builder.console import Reporter
 from builder.errors import ParseError
 from builder.facts.gpu.compatibility import NVCCS
+from builder.facts.gpu.table import KNOWN_SM
 from builder.facts.ort import known_rules
-from builder.facts.ort.configured import Call, SourceLine, Trace
+from builder.facts.ort.configured import LIST, Call, SourceLine, Trace
 from builder.facts.ort.known_rules import DATA, ReadSource, is_read, read_sources, rules_for, text_of
-from builder.facts.ort.plugin_source import is_of_plugin, plugin_in
+from builder.facts.ort.plugin_source import is_of_plugin, left_out, plugin_in
 from builder.facts.ort.rule_reader import read_rules
 from builder.facts.ort.source_rules import SourceRules
 from builder.facts.ort.source_tree import BELOW, SourceTree, is_wanted
@@ -125,7 +126,13 @@ def _read(
         plugin = plugin_in(texts) if as_plugin else None
         files = {path: "" if path.startswith(BELOW) else text for path, text in texts.items()}
         with wiring.cmake(files) as configure:
-            rules = read_rules(SourceTree.read(texts), configure, settings, cuda=cuda)
+            source = SourceTree.read(texts)
+            rules = read_rules(source, configure, settings, cuda=cuda)
+            if plugin:
+                whole = {**settings, "CMAKE_CUDA_COMPILER_VERSION": cuda, LIST: f"{KNOWN_SM[-1]}-real"}
+                targets = configure(whole, Trace.NOTHING).targets
+                compiled = {path.removeprefix(BELOW) for made in targets.values() for path in made.sources}
+                plugin = replace(plugin, left_out=left_out(texts, source.texts, compiled))
         return replace(rules, repairs=repairs, plugin=plugin)
     except ParseError as error:
         error.what = f"{item.spec}: {error.what}"

@@ -30,7 +30,7 @@ from builder.facts.gpu.compatibility import driver_window, runs_sass
 from builder.facts.gpu.table import CAPABILITIES
 from builder.facts.ort.source_rules import SourceRules
 from builder.finding import Code, Finding, Severity
-from builder.formats.missing_kernels import cannot_run, consequence_of, counted
+from builder.formats.missing_kernels import consequence_of, counted
 from builder.formats.package_names import CUDA, PROVIDER_LIBRARIES, WINDOWS, Host, Profile
 from builder.formats.text import nearest
 from builder.io.docker.engine import DockerEngine
@@ -511,13 +511,13 @@ def _left_out_operators(decided: BuildPlan) -> Iterator[Finding]:
 def _without_kernels(decided: BuildPlan) -> Iterator[Finding]:
     if decided.profile is None:
         return
-    missing = cannot_run(decided.profile.value, decided.ort_version)
+    missing, is_full = decided.cannot_run, decided.profile is Profile.FULL
     if consequence := consequence_of(missing, decided.host_origin):
         yield Finding(
             code=Code.C011,
-            path="onnxruntime.profile",
+            path=f"variants.{decided.variant.name}.form" if is_full else "onnxruntime.profile",
             message=f"operators without CUDA kernels in the package: {counted(missing)}. {consequence.means}",
-            wanted=f"--profile full{consequence.otherwise}",
+            wanted="--form provider" if is_full else f"--profile full{consequence.otherwise}",
             got=f"profile {decided.profile.value}, host {decided.host_origin}",
             severity=Severity.WARNING,
         )

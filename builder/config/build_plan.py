@@ -29,6 +29,7 @@ from builder.facts.ort.source_rules import Compiled, SourceRules, UnitGroup
 from builder.facts.ort.units import UnitSet, cmake_list, compiled_launches, left_out, shared_ptx
 from builder.farm.repair import Repair
 from builder.finding import Code, Finding, Severity
+from builder.formats.missing_kernels import MissingKernels, cannot_run
 from builder.formats.package_names import CUDA, REDUCED, Host, Layout, PackageName, Profile
 
 NO_BASE = "none"
@@ -80,6 +81,13 @@ class BuildPlan:
     def host_origin(self) -> str:
         """Where the host library comes from, as manifests name it: ``wheel``, ``source`` or ``none``."""
         return self.host.value if self.host else "none"
+
+    @property
+    def cannot_run(self) -> tuple[MissingKernels, ...]:
+        """The operators that the official provider has kernels for, and the package has not."""
+        plugin = self.rules.plugin if self.variant.is_plugin else None
+        profile = self.profile.value if self.profile else None
+        return cannot_run(profile, self.ort_version, plugin.left_out if plugin else {})
 
     @property
     def patches(self) -> tuple[str, ...]:

@@ -30,13 +30,14 @@ from builder.formats.stored_file import SHA256
 def check_name(name: PackageName, manifest: Manifest) -> Iterator[Finding]:
     """Yield B002 for each part of the file name that differs from the manifest."""
     ort = manifest.onnxruntime
+    may_lack = name.profile is not None or (manifest.plugin is not None and bool(ort.cannot_run))
     for part, got, wanted in (
         ("name", manifest.name, str(name)),
         ("layout", manifest.layout, name.layout),
         ("variant", manifest.variant, name.variant),
         ("onnxruntime.version", ort.version, name.ort),
         ("onnxruntime.profile", ort.profile if ort.profile in REDUCED else None, name.profile),
-        ("onnxruntime.cannot_run", _some(bool(ort.cannot_run)), _some(name.profile is not None)),
+        ("onnxruntime.cannot_run", _some(bool(ort.cannot_run)), _some(may_lack)),
         ("cuda", manifest.cuda, name.cuda),
         ("platform", manifest.platform, name.platform),
         ("form", manifest.form.value, name.form.value),

@@ -37,7 +37,6 @@ from builder.formats.manifest import (
     PluginEntry,
     WheelEntry,
 )
-from builder.formats.missing_kernels import cannot_run
 from builder.formats.package_names import LIB, PROVIDER_LIBRARIES, WINDOWS, Layout, Profile
 from builder.formats.session_log import CUDA_PROVIDER
 
@@ -274,7 +273,7 @@ def _ort(plan: BuildPlan, source: CompiledSource | None) -> OrtEntry:
         origin_reason=plan.origin_reason,
         profile=profile,
         host=plan.host_origin,
-        cannot_run=cannot_run(profile, plan.ort_version),
+        cannot_run=plan.cannot_run,
         cannot_run_below=cannot_run_below(plan.repairs if plan.profile is Profile.FULL else ()),
         source=source,
     )

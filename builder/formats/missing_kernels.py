@@ -15,7 +15,8 @@ import json
 import pkgutil
 import re
 from dataclasses import dataclass
-from typing import NamedTuple, Optional, Sequence, Tuple
+from types import MappingProxyType
+from typing import Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from builder.formats.package_names import Host, Profile
 
@@ -187,15 +188,23 @@ _MINIMAL = tuple(MissingKernels(domain, ()) for domain in (ONNX, MICROSOFT, NHWC
 1465 and 2443."""
 
 
-def cannot_run(profile: Optional[str], version: str) -> Tuple[MissingKernels, ...]:
+def cannot_run(
+    profile: Optional[str], version: str, left_out: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> Tuple[MissingKernels, ...]:
     """Return the operators without kernels in this profile of ONNX Runtime ``version``.
 
-    Empty for other profiles than lean and minimal. For lean and a version other than 1.21.0, all of
-    ``com.microsoft`` counts as missing.
+    Empty for other profiles than lean and minimal, but for ``left_out``: what a plug-in of any profile has
+    none for, by domain. For lean and a version other than 1.21.0, all of ``com.microsoft`` counts as missing.
     """
+    missing: Tuple[MissingKernels, ...] = ()
     if profile == Profile.MINIMAL.value:
-        return _MINIMAL
-    if profile != Profile.LEAN.value:
-        return ()
-    whole = (MissingKernels(MICROSOFT, ()),)
-    return (_LEAN, *(_LEAN_AS_READ if _READ.match(version) else whole))
+        missing = _MINIMAL
+    elif profile == Profile.LEAN.value:
+        missing = (_LEAN, *(_LEAN_AS_READ if _READ.match(version) else (MissingKernels(MICROSOFT, ()),)))
+    by_domain = {entry.domain: entry for entry in missing}
+    for domain, operators in left_out.items():
+        of_profile = by_domain.get(domain)
+        if of_profile is None or of_profile.operators:
+            names = {*operators, *(of_profile.operators if of_profile else ())}
+            by_domain[domain] = MissingKernels(domain, tuple(sorted(names)))
+    return tuple(by_domain.values())

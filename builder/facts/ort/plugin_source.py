@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from builder.facts.ort.configured import SourceLine
 from builder.facts.ort.source import VERSION_FILE
@@ -16,16 +16,25 @@ _OWN_VERSION = "plugin-ep-cuda/VERSION_NUMBER"
 
 _API = "include/onnxruntime/core/session/onnxruntime_c_api.h"
 
+_DOMAINS = "include/onnxruntime/core/graph/constants.h"
+
 _SCHEMAS = re.compile(r"onnxruntime/core/graph/contrib_ops/[^/]+\.(?:cc|h)")
 
 _NUMBERS = re.compile(r"^\s*(\d+\.\d+\.\d+)\s*$", re.MULTILINE)
 
 _API_VERSION = re.compile(r"^\s*#\s*define\s+ORT_API_VERSION\s+(\d+)\b", re.MULTILINE)
 
+_KERNEL = re.compile(r"\bONNX_OPERATOR_\w*KERNEL\w*\(\s*(\w+)\s*,\s*(k\w+Domain)\s*,")
+"""The beginning of a kernel's registration: its operator, and the constant with its domain."""
+
+_TRAINING = re.compile(r"^#\s*ifdef ENABLE_TRAINING.*?^#\s*endif", re.DOTALL | re.MULTILINE)
+
+_DOMAIN = re.compile(r'\b(k\w+Domain)\s*=\s*"([\w.]*)"')
+
 
 def is_of_plugin(path: str) -> bool:
     """Return whether ``plugin_in`` reads the file of this path below a source's root."""
-    return path in {_OLDEST_HOST, _OWN_VERSION, _API} or _SCHEMAS.fullmatch(path) is not None
+    return path in {_OLDEST_HOST, _OWN_VERSION, _API, _DOMAINS} or _SCHEMAS.fullmatch(path) is not None
 
 
 def plugin_in(texts: Mapping[str, str]) -> PluginSource | None:
@@ -51,3 +60,22 @@ def _schemas(texts: Mapping[str, str]) -> Fact | None:
         yield from (f"{path}\0{texts[path]}\0".encode() for path in paths)
 
     return Fact(hashlib.sha256(b"".join(parts())).hexdigest(), SourceLine(paths[0], 1)) if paths else None
+
+
+def left_out(
+    texts: Mapping[str, str], sources: Mapping[str, str], compiled: Collection[str]
+) -> Mapping[str, tuple[str, ...]]:
+    """Return the operators of the provider whose kernels no compiled source registers, sorted, by domain.
+
+    ``texts`` as for ``plugin_in``; ``sources``: those of the provider, as ``SourceTree`` has them, and
+    ``compiled``: the paths of what is compiled, below the same folder.
+    """
+    domains = dict(_DOMAIN.findall(texts.get(_DOMAINS, "")))
+
+    def kernels(are_compiled: bool) -> Iterator[tuple[str, str]]:
+        some = (text for path, text in sources.items() if (path in compiled) is are_compiled)
+        named = (match for text in some for match in _KERNEL.findall(_TRAINING.sub("", text)))
+        return ((domains[domain], name) for name, domain in named if domain in domains)
+
+    missing = sorted(set(kernels(False)) - set(kernels(True)))
+    return {domain: tuple(name for of, name in missing if of == domain) for domain, _ in missing}

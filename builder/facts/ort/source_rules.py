@@ -111,6 +111,8 @@ class PluginSource:
     """``ORT_API_VERSION``."""
     contrib_schemas: Fact | None
     """sha256 over the schemas of contrib operators, which its host has too; ``None`` where there are none."""
+    left_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The operators that the provider has kernels for and a plug-in of profile full has not, by domain."""
 
 
 @dataclass(frozen=True, kw_only=True)

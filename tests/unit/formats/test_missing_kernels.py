@@ -81,3 +81,19 @@ def test_the_cause_names_the_package_and_the_cure(told: Told) -> None:
     said = "Failed to find kernel for com.microsoft.BiasGelu(1) (node:'n1')"
     told(missing_kernel_cause(said, "x-lean", LEAN, "wheel"))
     assert missing_kernel_cause("Kernel not found", "x", (), "wheel") is None
+
+
+@pytest.mark.parametrize(
+    ("profile", "version", "wanted"),
+    [
+        ("full", "1.30.0", {"": ("SequenceAt",), "com.microsoft": ("BeamSearch",)}),
+        ("lean", "1.30.0", {"": (*LEAN[0].operators, "SequenceAt"), "com.microsoft": ()}),
+        ("minimal", "1.30.0", {"": (), "com.microsoft": (), "com.ms.internal.nhwc": ()}),
+    ],
+)
+def test_what_a_plugin_leaves_out_is_added_to_its_profile(
+    profile: str, version: str, wanted: dict[str, tuple[str, ...]]
+) -> None:
+    left_out = {"": ("SequenceAt",), "com.microsoft": ("BeamSearch",)}
+    made = {entry.domain: entry.operators for entry in cannot_run(profile, version, left_out)}
+    assert made == {domain: tuple(sorted(names)) for domain, names in wanted.items()}

@@ -2,7 +2,7 @@
 
 import hashlib
 
-from builder.facts.ort.plugin_source import is_of_plugin, plugin_in
+from builder.facts.ort.plugin_source import is_of_plugin, left_out, plugin_in
 
 OLDEST, OWN = "plugin-ep-cuda/MIN_ONNXRUNTIME_VERSION", "plugin-ep-cuda/VERSION_NUMBER"
 
@@ -39,3 +39,25 @@ def test_a_source_without_a_plugin_says_nothing() -> None:
     without = plugin_in({key: text for key, text in TEXTS.items() if key != OWN and SCHEMAS not in key})
     assert without
     assert (without.version.value, without.contrib_schemas) == ("1.30.0", None)
+
+
+def test_operators_without_a_compiled_kernel_are_left_out() -> None:
+    kernel = "ONNX_OPERATOR_{}KERNEL_EX(\n    {}, {}, 1, kCudaExecutionProvider, x);\n"
+    sources = {
+        "contrib_ops/cuda/search.cc": kernel.format("", "BeamSearch", "kMSDomain"),
+        "contrib_ops/cuda/training.cc": "#ifdef ENABLE_TRAINING_OPS\n"
+        + kernel.format("", "Gather", "kMSDomain")
+        + "#endif\n",
+        "core/if.cc": kernel.format("VERSIONED_", "If", "kOnnxDomain")
+        + kernel.format("TYPED_", "At", "kOnnxDomain"),
+        "core/other.cc": kernel.format("", "Odd", "kOtherDomain"),
+        "core/plugin/if.cc": "#define MADE(x) " + kernel.format("", "If", "kOnnxDomain"),
+    }
+    texts = {
+        "include/onnxruntime/core/graph/constants.h": (
+            'constexpr const char* kOnnxDomain = "";\nconstexpr const char* kMSDomain = "com.microsoft";\n'
+        )
+    }
+    missing = left_out(texts, sources, {"core/plugin/if.cc"})
+    assert missing == {"": ("At",), "com.microsoft": ("BeamSearch",)}
+    assert left_out(texts, sources, sources) == {}

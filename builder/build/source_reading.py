@@ -21,7 +21,7 @@ from builder.errors import ParseError
 from builder.facts.gpu.compatibility import NVCCS
 from builder.facts.gpu.table import KNOWN_SM
 from builder.facts.ort import known_rules
-from builder.facts.ort.configured import LIST, Call, SourceLine, Trace
+from builder.facts.ort.configured import LIST, Call, Configure, SourceLine, Trace
 from builder.facts.ort.known_rules import DATA, ReadSource, is_read, read_sources, rules_for, text_of
 from builder.facts.ort.plugin_source import is_of_plugin, left_out, plugin_in
 from builder.facts.ort.rule_reader import read_rules
@@ -129,14 +129,20 @@ def _read(
             source = SourceTree.read(texts)
             rules = read_rules(source, configure, settings, cuda=cuda)
             if plugin:
-                whole = {**settings, "CMAKE_CUDA_COMPILER_VERSION": cuda, LIST: f"{KNOWN_SM[-1]}-real"}
-                targets = configure(whole, Trace.NOTHING).targets
-                compiled = {path.removeprefix(BELOW) for made in targets.values() for path in made.sources}
-                plugin = replace(plugin, left_out=left_out(texts, source.texts, compiled))
+                missing = left_out(texts, source.texts, *_compiled(configure, cuda))
+                plugin = replace(plugin, left_out=missing)
         return replace(rules, repairs=repairs, plugin=plugin)
     except ParseError as error:
         error.what = f"{item.spec}: {error.what}"
         raise
+
+
+def _compiled(configure: Configure, cuda: str) -> Iterator[set[str]]:
+    """Yield the paths below ``BELOW`` that are compiled for a provider, then those for a plug-in."""
+    for form in (PackageForm.PROVIDER, PackageForm.PLUGIN):
+        settings = {**reading_settings(form=form), "CMAKE_CUDA_COMPILER_VERSION": cuda}
+        targets = configure({**settings, LIST: f"{KNOWN_SM[-1]}-real"}, Trace.NOTHING).targets
+        yield {path.removeprefix(BELOW) for target in targets.values() for path in target.sources}
 
 
 def repair_texts(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from builder.facts.ort.configured import SourceLine
 from builder.facts.ort.source import VERSION_FILE
@@ -24,7 +24,7 @@ _NUMBERS = re.compile(r"^\s*(\d+\.\d+\.\d+)\s*$", re.MULTILINE)
 
 _API_VERSION = re.compile(r"^\s*#\s*define\s+ORT_API_VERSION\s+(\d+)\b", re.MULTILINE)
 
-_KERNEL = re.compile(r"\bONNX_OPERATOR_\w*KERNEL\w*\(\s*(\w+)\s*,\s*(k\w+Domain)\s*,")
+_KERNEL = re.compile(r"\bONNX_OPERATOR_\w*KERNEL_EX\(\s*(\w+)\s*,\s*(k\w+Domain)\s*,")
 """The beginning of a kernel's registration: its operator, and the constant with its domain."""
 
 _TRAINING = re.compile(r"^#\s*ifdef ENABLE_TRAINING.*?^#\s*endif", re.DOTALL | re.MULTILINE)
@@ -63,19 +63,19 @@ def _schemas(texts: Mapping[str, str]) -> Fact | None:
 
 
 def left_out(
-    texts: Mapping[str, str], sources: Mapping[str, str], compiled: Collection[str]
+    texts: Mapping[str, str], sources: Mapping[str, str], in_provider: Iterable[str], in_plugin: Iterable[str]
 ) -> Mapping[str, tuple[str, ...]]:
-    """Return the operators of the provider whose kernels no compiled source registers, sorted, by domain.
+    """Return the operators that the provider has kernels for and the plug-in lacks, sorted, by domain.
 
-    ``texts`` as for ``plugin_in``; ``sources``: those of the provider, as ``SourceTree`` has them, and
-    ``compiled``: the paths of what is compiled, below the same folder.
+    ``texts`` as for ``plugin_in``; ``sources`` as ``SourceTree`` has them, and the paths among them that are
+    compiled for each of the two.
     """
     domains = dict(_DOMAIN.findall(texts.get(_DOMAINS, "")))
 
-    def kernels(are_compiled: bool) -> Iterator[tuple[str, str]]:
-        some = (text for path, text in sources.items() if (path in compiled) is are_compiled)
-        named = (match for text in some for match in _KERNEL.findall(_TRAINING.sub("", text)))
-        return ((domains[domain], name) for name, domain in named if domain in domains)
+    def kernels(compiled: Iterable[str]) -> set[tuple[str, str]]:
+        some = (_TRAINING.sub("", sources[path]) for path in compiled if path in sources)
+        named = (match for text in some for match in _KERNEL.findall(text))
+        return {(domains[domain], name) for name, domain in named if domain in domains}
 
-    missing = sorted(set(kernels(False)) - set(kernels(True)))
+    missing = sorted(kernels(in_provider) - kernels(in_plugin))
     return {domain: tuple(name for of, name in missing if of == domain) for domain, _ in missing}

@@ -41,15 +41,17 @@ def test_a_source_without_a_plugin_says_nothing() -> None:
     assert (without.version.value, without.contrib_schemas) == ("1.30.0", None)
 
 
-def test_operators_without_a_compiled_kernel_are_left_out() -> None:
+def test_operators_that_only_the_provider_registers_are_left_out() -> None:
     kernel = "ONNX_OPERATOR_{}KERNEL_EX(\n    {}, {}, 1, kCudaExecutionProvider, x);\n"
     sources = {
         "contrib_ops/cuda/search.cc": kernel.format("", "BeamSearch", "kMSDomain"),
         "contrib_ops/cuda/training.cc": "#ifdef ENABLE_TRAINING_OPS\n"
         + kernel.format("", "Gather", "kMSDomain")
         + "#endif\n",
+        "collective.cc": kernel.format("", "AllReduce", "kMSDomain"),
         "core/if.cc": kernel.format("VERSIONED_", "If", "kOnnxDomain")
-        + kernel.format("TYPED_", "At", "kOnnxDomain"),
+        + kernel.format("TYPED_", "At", "kOnnxDomain")
+        + "KERNEL_CLASS_NAME(kCudaExecutionProvider, kOnnxDomain, 1, X)",
         "core/other.cc": kernel.format("", "Odd", "kOtherDomain"),
         "core/plugin/if.cc": "#define MADE(x) " + kernel.format("", "If", "kOnnxDomain"),
     }
@@ -58,6 +60,7 @@ def test_operators_without_a_compiled_kernel_are_left_out() -> None:
             'constexpr const char* kOnnxDomain = "";\nconstexpr const char* kMSDomain = "com.microsoft";\n'
         )
     }
-    missing = left_out(texts, sources, {"core/plugin/if.cc"})
+    in_provider = {"onnx/of_a_library.cc", *sources} - {"core/plugin/if.cc", "collective.cc"}
+    missing = left_out(texts, sources, in_provider, {"core/plugin/if.cc"})
     assert missing == {"": ("At",), "com.microsoft": ("BeamSearch",)}
-    assert left_out(texts, sources, sources) == {}
+    assert left_out(texts, sources, in_provider, sources) == {}

@@ -38,10 +38,39 @@ def test_the_plugin_that_has_code_for_the_card_is_registered_and_runs(machine: M
     assert sorted(machine.folder.rglob("*")) == before
 
 
-def test_each_card_of_a_machine_has_its_plugin(machine: Machine) -> None:
-    machine.install(MODERN, LEGACY)
-    said = machine.runs("5.2,8.6", device=1)
-    assert (said["package"], said["devices"], said["session"]) == ("p-legacy", 1, ["cuda", "p-modern"])
+CLIENT = """\
+import json, os, sys
+data, command = os.environ["XDG_DATA_HOME"], sys.argv[1:]
+if command[0] == "install":
+    assert command[1:4] == ["--yes", "--form", "plugin"], command
+    os.rename(data + "/later", data + "/ortpacks")
+card = {"name": "a card", "memory_mib": 8192, "profile": None}
+stated = os.environ["ORTPACKS_FORCE_CC"].split(",")
+gpus = [{**card, "uuid": f"GPU-{at}", "capability": one} for at, one in enumerate(stated)]
+variables = {"LD_LIBRARY_PATH": data + "/ortpacks/current/lib"}
+fits = {"package": {"name": "p-fits"}, "support": "native"}
+print(json.dumps({"devices": gpus, "variables": variables, "findings": [], **fits}))
+"""
+
+
+def with_uuids(machine: Machine) -> Machine:
+    """Return the machine with a client whose GPUs are GPU-0, GPU-1 …; it installs what is in later."""
+    client = machine.folder / "client.py"
+    client.write_text(CLIENT)
+    return Machine(machine.folder, client)
+
+
+@pytest.mark.parametrize(
+    ("device", "package"), [(0, "p-legacy"), (1, "p-modern"), ("GPU-0", "p-legacy"), ("GPU-1", "p-modern")]
+)
+def test_each_card_of_a_machine_has_its_plugin(machine: Machine, device: int | str, package: str) -> None:
+    there = with_uuids(machine)
+    cards = {"5.2": "none", "8.6": "none"}
+    there.install(
+        described("p-modern", {**cards, "8.6": "native"}), described("p-legacy", {**cards, "5.2": "native"})
+    )
+    said = there.runs("5.2,8.6", device=device)
+    assert (said["package"], said["devices"], said["session"]) == ("p-legacy", 1, ["cuda", package])
 
 
 @pytest.mark.parametrize(
@@ -73,23 +102,8 @@ def test_a_plugin_that_the_application_registered_stays_the_only_one(machine: Ma
     assert f"{own} is registered in this process already" in said["reasons"][0]
 
 
-CLIENT = """\
-import json, os, sys
-data, command = os.environ["XDG_DATA_HOME"], sys.argv[1:]
-if command[0] == "install":
-    assert command[1:4] == ["--yes", "--form", "plugin"], command
-    os.rename(data + "/later", data + "/ortpacks")
-gpu = {"name": "a card", "uuid": None, "memory_mib": 8192, "capability": "8.6", "profile": None}
-variables = {"LD_LIBRARY_PATH": data + "/ortpacks/current/lib"}
-fits = {"package": {"name": "p-fits"}, "support": "native"}
-print(json.dumps({"devices": [gpu], "variables": variables, **fits}))
-"""
-
-
 def test_a_plugin_is_downloaded_where_that_is_told_else_the_one_that_fits_is_named(machine: Machine) -> None:
-    client = machine.folder / "client.py"
-    client.write_text(CLIENT)
-    there = Machine(machine.folder, client)
+    there = with_uuids(machine)
     there.install(described("p-old", {"5.2": "native", "8.6": "none"}))
     assert "p-old has no code for a card" in (said := there.runs("8.6")["reasons"][0])
     assert "; p-fits fits: ortpacks install --form plugin --host " in said

@@ -1,7 +1,7 @@
 """This module makes the attestations of an image: its SBOM in SPDX 2.3, and its provenance in SLSA v1.
 
 Both are in-toto Statements about the image's manifest, the form that BuildKit gives attestations
-(moby/buildkit, docs/attestations/attestation-storage.md). Our parameters: docs/provenance.md.
+(moby/buildkit, docs/attestations/attestation-storage.md). Our parameters: docs/trust.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """``<archive>.provenance.json`` states the inputs, the builder and the command that made a package.
 
 It is an in-toto Statement v1 whose predicate is SLSA provenance v1: github.com/in-toto/attestation, spec/v1,
-and slsa.dev/spec/v1.1/provenance. docs/provenance.md explains our parameters. ``check_provenance`` compares
+and slsa.dev/spec/v1.1/provenance. docs/trust.md explains our parameters. ``check_provenance`` compares
 such a file with its package, ``read_recipe`` reads from it how to make the package again.
 """
 
@@ -197,7 +197,7 @@ def slsa_predicate(
 
     ``build_type`` is a heading of its page.
     """
-    page = f"https://github.com/{repository}/blob/main/docs/provenance.md"
+    page = f"https://github.com/{repository}/blob/main/docs/trust.md"
     dependencies = (*_builder(repository, run.revision), *resources)
     definition = {
         "buildType": f"{page}#{build_type}",
@@ -390,7 +390,7 @@ def build_arguments(recipe: Recipe) -> list[str]:
     if not recipe.command.startswith(_BUILD) or " ".join(known) != words:
         raise ConfigError(
             f"{recipe.command!r} is no command that makes a package.",
-            advice="The provenance is of another ortpacks, or of an image: see its docs/provenance.md.",
+            advice="The provenance is of another ortpacks, or of an image: see its docs/trust.md.",
         )
     return [word for flag in known for word in flag.split(" ")]
 

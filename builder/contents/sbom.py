@@ -1,7 +1,7 @@
 """The software bill of materials, ``sbom.cdx.json``, lists every file of a package and its origin.
 
 This module decides the contents; an adapter writes them as CycloneDX. Packages with the same content have the
-same SBOM, without time and random numbers. Our own properties begin with ``ortpacks:`` (docs/sbom.md).
+same SBOM, without time and random numbers. Our own properties begin with ``ortpacks:`` (docs/trust.md).
 ``check_sbom`` compares an SBOM with its package's manifest. The purl project's own library writes the package
 URLs (ECMA-427).
 """

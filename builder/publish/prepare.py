@@ -198,7 +198,7 @@ def _sign(directory: Path, files: Sequence[LocalFile], ports: PublishPorts) -> l
     """
     signing, file = ports.signing, directory / TARGETS
     if signing is None:
-        ports.reporter.say(f"unsigned: {ROOTS}/ holds no root (docs/security.md)")
+        ports.reporter.say(f"unsigned: {ROOTS}/ holds no root (docs/trust.md)")
         return []
     before = file.read_bytes() if file.is_file() else b""
     contents = {root_name(number): root for number, root in enumerate(signing.roots, start=1)}

@@ -1,4 +1,4 @@
-"""A release must be signed by the keys in the client's root (docs/security.md).
+"""A release must be signed by the keys in the client's root (docs/trust.md).
 
 Beside an index lie ``targets.json``, which names every file of the release, and the roots newer than the
 client's. The newest root is stored for each project, and is where the next client begins. The highest version

@@ -199,7 +199,7 @@ ATTACKS: dict[str, tuple[Callable[[Mirror], object], int, str]] = {
     "withheld root after a later one": (withheld_from_the_middle, 7, "by 2.root.json, 1 is needed"),
 }  # fmt: skip
 """What is done, the exit code of the next ``install``, and the reason. The row at the threshold is what one
-stolen release key can do (docs/security.md)."""
+stolen release key can do (docs/trust.md)."""
 
 
 @pytest.fixture

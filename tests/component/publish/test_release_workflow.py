@@ -158,7 +158,7 @@ def test_the_attestation_is_listed_and_left_out_of_a_rebuilds_comparison(runner:
     assert (dist / "SHA256SUMS").read_text() == f"{before}{digest}  attestation.sigstore.json\n"
     assert (runner.folder / "attested").read_text() == before
     shutil.copytree(dist, dist / "rebuild", ignore=shutil.ignore_patterns("*.sigstore.json"))
-    page = (ROOT / "docs/provenance.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/trust.md").read_text(encoding="utf-8")
     (line,) = [line for line in page.splitlines() if line.startswith("curl -fsSL URL/SHA256SUMS")]
     done = runner.bash(line.replace("curl -fsSL URL/SHA256SUMS", "cat dist/SHA256SUMS"))
     assert (done.returncode, done.stdout) == (0, "index.json: OK\nortpacks-legacy.tar.zst: OK\n")

@@ -12,7 +12,7 @@ CONFIG = "c" * 64
 
 
 def document(**changes: Any) -> bytes:  # noqa: ANN401 - JSON
-    """Return a provenance document in the form of docs/provenance.md, with other values at paths like
+    """Return a provenance document in the form of docs/trust.md, with other values at paths like
     ``externalParameters__command``."""
     statement = data_text("formats/statement.json")
     for path, value in changes.items():

@@ -229,7 +229,7 @@ def test_a_source_is_named_without_the_folders_of_the_machine(key: str, pin: Pin
 
 
 def revision_by_hand(statement: Json) -> str:
-    """Compute the revision after docs/provenance.md: a line ``SHA256  URI`` for each part, sorted."""
+    """Compute the revision after docs/trust.md: a line ``SHA256  URI`` for each part, sorted."""
     listed = at(statement, "predicate.buildDefinition.resolvedDependencies")
     parts = [one for one in listed if one.get("annotations") == {"base": True}]
     lines = [f"{at(one, 'digest.sha256')}  {one['uri']}" for one in parts]

@@ -165,7 +165,7 @@ def _signing(release: _Release) -> _Seen:
     try:
         signing = signing_of(release.wiring, ())
         if signing is None:
-            do = "nothing; or `./run root` and commit trust/, before the first release (docs/security.md)"
+            do = "nothing; or `./run root` and commit trust/, before the first release (docs/trust.md)"
             return _Seen(PointState.OPTIONAL, f"{ROOTS}/ holds no root: releases are not signed", do)
         if not signing.signers:
             settings = "tags gpu-libs-v* alone, and the secret ORTPACKS_SIGNING_KEY"
@@ -173,7 +173,7 @@ def _signing(release: _Release) -> _Seen:
             return _Seen(PointState.UNKNOWN, f"{ROOTS}/ has a root, and no key is here", do)
         require_signatures(signed_targets((), b"", signing), signing)
     except BuilderError as error:
-        return _Seen(PointState.OPEN, error.headline, error.advice or "docs/security.md, Signatures")
+        return _Seen(PointState.OPEN, error.headline, error.advice or "docs/trust.md, Signatures")
     return _Seen(PointState.SET, f"{ROOTS}/ has a root, and its release key is here")
 
 

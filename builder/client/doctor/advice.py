@@ -1,7 +1,7 @@
 """The severity, the meaning and the remedy of each of ``doctor``'s codes; ``advice.json`` has the texts.
 
-docs/doctor.md has a row for each code, which is made from the same file. A code is never used twice. What is
-to be done depends on the place: ``places.json`` has the places.
+docs/reference/codes.md has a row for each code, which is made from the same file. A code is never used
+twice. What is to be done depends on the place: ``places.json`` has the places.
 """
 
 from __future__ import annotations

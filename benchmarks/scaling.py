@@ -44,7 +44,7 @@ from builder.io.wiring import Wiring
 _VARIANTS = ("legacy", "modern", "latest")
 
 _CACHED_SECONDS = 0.1
-"""CPU seconds of a unit that ccache answers: 30 for 321 units (docs/decisions/0004), and Ninja's own time."""
+"""CPU seconds of a unit that ccache answers: 30 for 321 units, and Ninja's own time."""
 
 _MACHINES = {"2 cores, 24 GiB": (2, 24), "4, 16 (GitHub's runner)": (4, 16), "16, 64": (16, 64)}
 _MACHINES |= {"32, 64": (32, 64), "32, 128": (32, 128), "128, 512": (128, 512)}

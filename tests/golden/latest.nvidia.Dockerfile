@@ -111,7 +111,7 @@ ARG MEMORY_MIB=0
 ARG AHEAD=""
 # A new value: what follows is run although there is a layer of it. --no-cache-filter would drop the cache mounts.
 ARG ANEW=""
-RUN --mount=type=cache,id=ortpacks-ccache,target=/ccache \
+RUN --network=none --mount=type=cache,id=ortpacks-ccache,target=/ccache \
     --mount=type=cache,id=ortpacks-pool,target=/pool \
     --mount=type=cache,id=ortpacks-latest-full-wheel-6f227eb5$AHEAD,target=/build,sharing=locked \
     --mount=type=ssh,id=compile-cache,target=/run/compile-cache \

@@ -113,8 +113,8 @@ def test_the_shipped_table_comes_to_what_the_full_build_took(root: Path) -> None
 
 
 def test_the_shipped_table_comes_to_what_the_cold_minimal_build_took(root: Path) -> None:
-    """The expected values are a row of docs/performance.md: ``legacy``, minimal, cold, 2026-11-26: 323 units, 356
-    CPU s, 183 s with 2 jobs."""
+    """The expected values are a row of docs/performance.md: ``legacy``, minimal, cold, 2026-11-26: 323
+    units, 356 CPU s, 183 s with 2 jobs."""
     shipped = costs.read(root / "builder/farm/costs.tsv")
     units = unit_seconds(planned(Profile.MINIMAL), shipped)
     assert len(units) == 323

@@ -32,12 +32,10 @@ _OURS = ("runtime layer", "service, one client")
 """Names of the rows that are ours."""
 
 _ABOUT = """\
-Each row is a process of its own. The processes compute in turn, on the same texts (4 to 40 words), the same
-`model.onnx` (`file` int8: `model_int8.onnx`) and the same number of threads. "First answer" is the time from
-the start of the process to its first answer; for the service, from the start of its client. A request to the
-service lasts from its first byte to the answer's last, as load generators count: the client's JSON is in no
-number. CPU seconds and memory of that row are the service's; it has `GLIBC_TUNABLES=glibc.malloc.hugetlb=1`,
-as in its image. All rows on the CPU use the same version of ONNX Runtime."""
+Each row is a process of its own. The processes compute in turn, on the same texts of 4 to 40 words, with the
+same ONNX Runtime, threads and `model.onnx` (`file` int8: `model_int8.onnx`). "First answer" counts from the
+process's start; for the service, from its client's. A request to the service lasts from its first byte to the
+answer's last. CPU seconds and memory of that row are the service's, with its image's `GLIBC_TUNABLES`."""
 
 
 def table(rows: Sequence[Row]) -> list[list[str]]:

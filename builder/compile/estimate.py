@@ -262,7 +262,7 @@ def gigabytes(size: int) -> str:
 
 
 _PROVIDER_MB = {Profile.FULL: 63, Profile.LEAN: 50, Profile.MINIMAL: 1}
-"""Megabytes that an architecture adds to the CUDA provider. Source: the sizes in docs/builds.md."""
+"""Megabytes that an architecture adds to the CUDA provider. Source: the sizes in docs/performance.md."""
 
 _PROVIDER = re.compile(r"CMakeFiles/onnxruntime_providers_(?:cuda|shared)\.dir/|_deps/")
 

@@ -184,7 +184,7 @@ BY_PTXAS = 0.25
 """The share of ptxas in what one architecture adds to a unit; making the PTX is the other 0.75.
 
 Measured: 54 CUDA units for 89 90 100 120, the last two from compute_90's PTX, took 1,338 CPU s
-(docs/builds.md).
+(docs/performance.md).
 """
 
 

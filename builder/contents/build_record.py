@@ -1,7 +1,7 @@
 """``<package>.build.json`` records how a package in ``dist`` was made and what compiling it cost.
 
 The file is next to the package, never inside: the same inputs give the same package, but not the same times.
-Schema: docs/schemas/build.schema.json. docs/builds.md is a table of such records.
+Schema: docs/schemas/build.schema.json. docs/performance.md is a table of such records.
 """
 
 from __future__ import annotations

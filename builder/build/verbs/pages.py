@@ -7,7 +7,7 @@ Measured results are in ``docs/results``, a file each: lines ``key: value`` with
 machine, an empty line, and then the output. ``python -m benchmarks.record`` writes them.
 
 ``./run docs --add`` adds a row to docs/builds.json from a package and its build record. Every row is kept,
-also of packages that are gone; docs/builds.md shows them.
+also of packages that are gone; docs/performance.md shows them.
 """
 
 from __future__ import annotations
@@ -66,12 +66,8 @@ _BENCH_FILES = f"--figures {_BENCHMARK}.json --svg {_BENCHMARK}.svg --page {_BEN
 
 ROWS = "docs/builds.json"
 
-BUILDS_PAGE = "docs/builds.md"
-
 Row = Mapping[str, str]
 """The cells of a row by the table's columns."""
-
-_PAGE = Path(__file__).with_name("builds.md").read_text(encoding="utf-8")
 
 _COLUMNS = (
     *("made by", "ORT", "profile", "host", "provider MB", "package MB", "SASS", "PTX", "GLIBC", "GLIBCXX"),
@@ -277,11 +273,11 @@ PARTS: Mapping[str, Part] = {
     "compared": _compared,
     "rules": _rules,
     "proofs": lambda wiring, _name: proofs.table(wiring.root),
+    "builds": lambda wiring, _name: builds_table(stored_rows(wiring.root)),
 }
 """The generators of parts, by the word in the comment that begins a part."""
 
 FILES: Mapping[str, Callable[[Wiring], str]] = {
-    BUILDS_PAGE: lambda wiring: builds_page(stored_rows(wiring.root)),
     "docs/gpus.svg": _gpus_svg,
     "docs/scaling.svg": _scaling_svg,
     f"{_BENCHMARK}.md": _benchmark_page,
@@ -371,10 +367,10 @@ def stored_rows(root: Path) -> Sequence[Row]:
     return rows
 
 
-def builds_page(rows: Sequence[Row]) -> str:
-    """Return docs/builds.md with the rows."""
+def builds_table(rows: Sequence[Row]) -> Sequence[str]:
+    """Return the lines of the table of builds."""
     table = [_COLUMNS, ["---"] * len(_COLUMNS), *(row.values() for row in rows)]
-    return _PAGE + "".join(f"| {' | '.join(cells)} |\n" for cells in table)
+    return [f"| {' | '.join(cells)} |" for cells in table]
 
 
 def _oldest_first(row: Row) -> tuple[int, str, str]:

@@ -78,16 +78,26 @@ def _variants() -> Iterator[str]:
     schema = json.loads(document.schema_file(Project, "variants.yaml"))
     sections = {"The file": schema, **{_title(name): part for name, part in schema["$defs"].items()}}
     for title, section in sections.items():
-        keys = section.get("properties", {})
-        if keys:
+        rows = []
+        for name, key in section.get("properties", {}).items():
+            value = key.get("items", key)
+            value = schema["$defs"].get(_section(value), value)
+            choices = value.get("enum", [value["const"]] if "const" in value else [])
+            rows.append(_key(name, key, choices))
+        if rows:
             yield from ("", f"## {title}")
-            yield from _table(("key", "default", "what"), (_key(*key) for key in keys.items()))
+            yield from _table(("key", "values", "default", "what"), rows)
 
 
-def _key(name: str, key: Mapping[str, object]) -> tuple[str, str, str]:
+def _key(name: str, key: Mapping[str, object], choices: Iterable[object]) -> tuple[str, str, str, str]:
     default = json.dumps(key["default"]) if "default" in key else ""
-    section = str(key.get("$ref", "")).rpartition("/")[2]
-    return name, default, str(key.get("description", section and f"{_title(section)}, below"))
+    section = _section(key)
+    what = str(key.get("description", section and f"{_title(section)}, below"))
+    return name, ", ".join(f"`{choice}`" for choice in choices), default, what
+
+
+def _section(key: Mapping[str, object]) -> str:
+    return str(key.get("$ref", "")).rpartition("/")[2]
 
 
 def _title(section: str) -> str:

@@ -102,7 +102,7 @@ def test_what_is_known_of_the_time_is_told(
 
 
 def test_the_shipped_table_comes_to_what_the_full_build_took(root: Path) -> None:
-    """The expected value is a row of docs/builds.md: ``legacy``, full, cold, 2026-11-24, 4,253 CPU s.
+    """The expected value is a row of docs/performance.md: ``legacy``, full, cold, 2026-11-24, 4,253 CPU s.
 
     Less 51 CPU s of 34 empty units that it compiled (measured on 2026-11-26), and less 0.59 for each of 121
     CUDA units, which pieces took more then (docs/decisions/0009-pieces.md).
@@ -113,8 +113,8 @@ def test_the_shipped_table_comes_to_what_the_full_build_took(root: Path) -> None
 
 
 def test_the_shipped_table_comes_to_what_the_cold_minimal_build_took(root: Path) -> None:
-    """The expected values are a row of docs/builds.md: ``legacy``, minimal, cold, 2026-11-26: 323 units, 356
-    CPU s, 183 s with 2 jobs."""
+    """The expected values are a row of docs/performance.md: ``legacy``, minimal, cold, 2026-11-26: 323
+    units, 356 CPU s, 183 s with 2 jobs."""
     shipped = costs.read(root / "builder/farm/costs.tsv")
     units = unit_seconds(planned(Profile.MINIMAL), shipped)
     assert len(units) == 323

@@ -1,4 +1,4 @@
-"""Tests of the build records beside packages and of docs/builds.md, which is made from them."""
+"""Tests of the build records beside packages and of the table of builds, which is made from them."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from builder.build.packing import command_of, write_record
-from builder.build.verbs.pages import add_build, builds_page, stored_rows
+from builder.build.verbs.pages import add_build, builds_table, stored_rows
 from builder.compile.plan import PlanOptions
 from builder.config.variants import Origin, Project
 from builder.contents.build_record import loads
@@ -78,11 +78,11 @@ def record_of(path: Path) -> Path:
 
 
 def made(shop: Wiring, *packages: Path) -> str:
-    """Add packages, without a name those of ``dist``, and return the page."""
+    """Add packages, without a name those of ``dist``, and return the table."""
     (shop.root / "docs").mkdir(exist_ok=True)
     for one in packages or sorted(shop.dist.glob("*.tar.zst")):
         add_build(shop, one)
-    return builds_page(stored_rows(shop.root))
+    return "\n".join(builds_table(stored_rows(shop.root)))
 
 
 def rows(text: str) -> list[dict[str, str]]:

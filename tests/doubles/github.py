@@ -12,8 +12,7 @@ import re
 import socket
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.server import ThreadingHTTPServer
 from pathlib import Path
@@ -35,8 +34,6 @@ class Server(ThreadingHTTPServer):
     def __init__(self, double: GitHubDouble, host: str, port: int) -> None:
         self.double = double
         self.host = host
-        self.open = 0
-        """Number of connections that are being served."""
         super().__init__(("127.0.0.1", port), ApiHandler if host == "api" else StorageHandler)
 
     def server_bind(self) -> None:
@@ -46,17 +43,6 @@ class Server(ThreadingHTTPServer):
                 probe.bind(("127.0.0.1", 0))
                 self.server_address = probe.getsockname()
         super().server_bind()
-
-    def process_request_thread(
-        self, request: socket.socket | tuple[bytes, socket.socket], client_address: object
-    ) -> None:
-        with self.double.lock:
-            self.open += 1
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            with self.double.lock:
-                self.open -= 1
 
     def handle_error(
         self, request: socket.socket | tuple[bytes, socket.socket], client_address: object
@@ -96,14 +82,6 @@ class GitHubDouble:
         """Value of ``X-GitHub-Enterprise-Version``; a server with this header has no immutable releases."""
         self.scopes: str | None = None
         """Value of ``X-OAuth-Scopes``; only answers to a classic token have this header."""
-        self.ticks = 0
-        """Number of events so far: requests, blocks read of their bodies, and answers."""
-        self.moment: tuple[int, Callable[[], None]] | None = None
-        """Number of an event of ``ticks``, and the function that the double calls at this event."""
-        self.block = 1 << 16
-        """Bytes of a request's body that are read at once."""
-        self.short = 0
-        """Number of uploads that ended before their stated length."""
         self.releases: dict[int, StoredRelease] = {}
         self.tags: dict[str, str] = {}
         """Hash of the object (commit or annotated tag) that each tag of the repository names."""
@@ -146,14 +124,6 @@ class GitHubDouble:
             self._faults.remove(fault)
             return fault
 
-    def tick(self) -> int:
-        with self.lock:
-            self.ticks += 1
-            number = self.ticks
-        if self.moment and self.moment[0] == number:
-            self.moment[1]()
-        return number
-
     def forget_faults(self) -> int:
         """Remove all faults that no request has met yet, and return their number."""
         with self.lock:
@@ -169,16 +139,6 @@ class GitHubDouble:
         """Let both ports listen again."""
         for server in (self.api, self.storage):
             server.socket.listen()
-
-    def settle(self) -> None:
-        """Wait until no connection is served, as a killed client's request may still be in progress.
-
-        Raises ``AssertionError`` after 5 seconds.
-        """
-        end = time.monotonic() + 5
-        while self.api.open or self.storage.open:
-            assert time.monotonic() < end, "a connection is still open"
-            time.sleep(0.002)
 
     def writes(self) -> list[Seen]:
         """Return every request with a method other than GET and HEAD."""

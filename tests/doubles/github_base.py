@@ -77,8 +77,6 @@ class Seen:
     method: str
     path: str
     authorized: bool
-    tick: int = 0
-    """Value of ``GitHubDouble.ticks`` at the request's arrival."""
 
 
 @dataclass
@@ -131,15 +129,12 @@ class Handler(QuietHandler, BaseHTTPRequestHandler):
         return cast("Server", self.server).double
 
     def _dispatch(self) -> None:
-        tick = self.double.tick()
         split = urlsplit(self.path)
         self.query = parse_qs(split.query)
         self.left = int(self.headers.get("Content-Length") or 0)
         self.authorized = self.headers.get("Authorization") == f"Bearer {self.double.token}"
         host = cast("Server", self.server).host
-        self.double.requests.append(
-            Seen(host, self.command, self.path, "Authorization" in self.headers, tick)
-        )
+        self.double.requests.append(Seen(host, self.command, self.path, "Authorization" in self.headers))
         for route in self.routes:
             match = re.fullmatch(route.pattern, unquote(split.path))
             if match and self.command in (route.method, "HEAD" if route.method == "GET" else route.method):
@@ -223,7 +218,6 @@ class Handler(QuietHandler, BaseHTTPRequestHandler):
 
     def answer(self, status: int, body: object = None, headers: dict[str, str] | None = None) -> None:
         self.read_body()
-        self.double.tick()
         page = isinstance(body, str)
         data = body.encode() if isinstance(body, str) else b"" if body is None else json.dumps(body).encode()
         self.send_response(status)
@@ -275,22 +269,12 @@ class Handler(QuietHandler, BaseHTTPRequestHandler):
         Returns the bytes, or writes them to ``target`` and returns ``b""``.
         """
         wanted = self.left if limit is None else min(limit, self.left)
-        data = bytearray()
-        stream = target.open("wb") if target else None
-        while wanted:
-            block = self.rfile.read(min(self.double.block, wanted))
-            if not block:
-                break
-            self.double.tick()
-            wanted -= len(block)
-            self.left -= len(block)
-            if stream:
-                stream.write(block)
-            else:
-                data += block
-        if stream:
-            stream.close()
-        return bytes(data)
+        data = self.rfile.read(wanted)
+        self.left -= len(data)
+        if target is None:
+            return data
+        target.write_bytes(data)
+        return b""
 
     def read_json(self) -> dict[str, Any] | None:
         """Return the request's body; ``None``, without an answer, if the client sent only a part of it."""

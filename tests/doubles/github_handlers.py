@@ -210,7 +210,6 @@ class StorageHandler(Handler):
         self.read_body(part, self.fault.after if self.fault and kind.startswith("cut") else None)
         if kind == "cut" or (not kind.startswith("cut") and self.left):
             part.unlink()
-            self.double.short += 1
             return self.hang_up()
         return self._store(release, name, part, kind)
 

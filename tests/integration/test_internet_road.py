@@ -34,7 +34,6 @@ from tests.support.factories.internet import (
     GITLAB,
     InternetMaker,
     edit_project,
-    is_given,
 )
 from tests.support.factories.redist import RELEASE, git
 
@@ -177,8 +176,7 @@ def test_base_redist_is_compiled_from_nvidias_archives_and_the_fork(user: Clone,
     pins = lock_of(user).pins
     key = f"git:https://{GITLAB}@v{internet.version}"
     assert pins[key].revision == commit_of(internet.world, GITLAB, internet.version)
-    if not is_given():
-        assert [one for one in lock_of(user).sources[key].dependencies if one.name == "utf8_range"]
+    assert [one for one in lock_of(user).sources[key].dependencies if one.name == "utf8_range"]
     assert not pins[f"redist:{RELEASE}/cuda_nvcc"].is_open
 
 

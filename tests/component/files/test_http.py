@@ -226,7 +226,7 @@ def server() -> Iterator[FileServer]:
 def test_what_broke_off_is_gone_on_with_by_a_strong_etag_alone(
     server: FileServer, web: Web, tmp_path: Path, told: list[tuple[int, int]], etag: str, second: str
 ) -> None:
-    server.faults, server.etag = ["cut"], etag
+    server.cuts, server.etag = 1, etag
     fetch(WantedFile(f"{server.url}/x.whl"), tmp_path / "part", web)
     assert (tmp_path / "part").read_bytes() == BODY
     assert [wanted for _, wanted in server.requests] == ["", second]

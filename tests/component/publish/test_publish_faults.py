@@ -1,6 +1,6 @@
 """Tests of faults during publish: a release is whole or hidden, and the next run completes it.
 
-``test_publish_kill`` has the kills.
+What a kill leaves on a host is what ``revoke`` and ``down`` leave: no later request arrives.
 """
 
 import os

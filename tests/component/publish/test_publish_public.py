@@ -1,6 +1,6 @@
 """Tests of what is public: its tag, whether it is immutable, and how it is replaced; and of the status.
 
-``test_publish_faults`` and ``test_publish_kill`` show that nobody sees half of a replacement.
+``test_publish_faults`` shows that nobody sees half of a replacement.
 """
 
 import pytest

@@ -7,15 +7,10 @@ Debian's archive and PyPI have what is served below the hosts' names:
 - ``snapshot.ubuntu.com`` has an archive with bookworm's packages, signed here;
 - NVIDIA's server, GitHub and GitLab have what ``factories.redist`` makes. GitHub's ONNX Runtime has no
   ``utf8_range`` among its dependencies, as from 1.22 on; a fork on GitLab has it, as 1.21.0.
-
-``ORTPACKS_TEST_ORT`` names a git repository of ONNX Runtime with a tag ``v<VERSION_NUMBER>`` at its HEAD, and
-``ORTPACKS_TEST_ORT_ARCHIVES`` a folder with the archives of its ``deps.txt`` below any name: then both
-repositories are this one.
 """
 
 import hashlib
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -109,11 +104,6 @@ def _bootstrap(shop: Wiring, folder: Path, wanted: tuple[str, ...]) -> None:
     part.replace(folder / "system.tar")
 
 
-def is_given() -> bool:
-    """Return whether ``ORTPACKS_TEST_ORT`` names the source."""
-    return "ORTPACKS_TEST_ORT" in os.environ
-
-
 class InternetMaker:
     """The maker of a double in ``folder`` for the project of ``shop``."""
 
@@ -147,13 +137,6 @@ class InternetMaker:
     def lay_sources(self) -> None:
         """Lay both repositories, and the archives of their dependencies."""
         repository, fork = self.maker.repository, self.world.site(GITLAB)
-        if given := os.environ.get("ORTPACKS_TEST_ORT"):
-            self.version = (Path(given) / "VERSION_NUMBER").read_text(encoding="ascii").strip()
-            for place in (repository, fork):
-                place.parent.mkdir(parents=True)
-                place.symlink_to(Path(given).resolve())
-            self._lay_archives(Path(os.environ["ORTPACKS_TEST_ORT_ARCHIVES"]))
-            return
         self.maker.lay_source()
         fork.parent.mkdir(parents=True)
         git(repository, "clone", "--quiet", str(repository), str(fork))
@@ -167,16 +150,6 @@ class InternetMaker:
         assert count == 1
         external.write_text(text, encoding="utf-8")
         tag(repository, f"v{self.version}")
-
-    def _lay_archives(self, folder: Path) -> None:
-        """Lay each archive of ``folder`` at the addresses that ``deps.txt`` has beside its SHA-1."""
-        files = {_sha1(file): file for file in folder.rglob("*") if file.is_file()}
-        listed = (self.maker.repository / "cmake/deps.txt").read_text(encoding="utf-8")
-        for row in (line.split(";") for line in listed.splitlines() if line.count(";") == 2):
-            if file := files.get(row[2].strip()):
-                place = self.world.site(row[1].removeprefix("https://"))
-                place.parent.mkdir(parents=True, exist_ok=True)
-                place.symlink_to(file.resolve())
 
     def push_images(self, system: ImageSystem, tar: Path, key: bytes, trees: dict[str, Path]) -> None:
         """Push the images ``ubuntu`` and ``nvidia/cuda``, by the names that the base has."""
@@ -268,8 +241,3 @@ def edit_project(folder: Path, version: str) -> None:
     }
     lock["inputs"] = dict(sorted({**kept, **fresh}.items()))
     (folder / "inputs.lock").write_text(json.dumps(lock, indent=2) + "\n", encoding="utf-8")
-
-
-def _sha1(file: Path) -> str:
-    with file.open("rb") as content:
-        return hashlib.file_digest(content, lambda: hashlib.sha1(usedforsecurity=False)).hexdigest()

@@ -1,11 +1,10 @@
-"""Kill -9 of work in a child of the test's process: at each of its steps, or after a time."""
+"""Kill -9 of work in a child of the test's process at each of its steps."""
 
 import fcntl
 import gc
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from functools import partial
@@ -34,14 +33,6 @@ def in_a_child(work: Callable[[], object]) -> int:
 def ended(child: int) -> int:
     """Return the child's exit status, or the negative number of the signal that ended it."""
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
-def killed_after(seconds: float, work: Callable[[], object]) -> bool:
-    """Kill ``work`` in a child after so many seconds; return whether it was still running."""
-    child = in_a_child(work)
-    time.sleep(seconds)
-    os.kill(child, signal.SIGKILL)
-    return ended(child) == -signal.SIGKILL
 
 
 def dies_at(step: int, place: Path, work: Callable[[], object], steps: Collection[str] = STEPS) -> bool:

@@ -1,6 +1,6 @@
 """Tests of network faults: the installed version stays usable, and the next install succeeds.
 
-``test_faults_disk`` has full disks, ``test_faults_tar`` hostile archives, ``test_faults_kill`` kills.
+``test_faults_disk`` has full disks, ``test_faults_tar`` hostile archives, ``test_kill`` kills.
 """
 
 import random

@@ -9,6 +9,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from threading import Barrier
 
@@ -19,7 +20,7 @@ from tests.doubles.machine import Machine
 from tests.doubles.release import write_release
 from tests.doubles.wheels import CUBLAS, CUDNN, WHEELS, indexing, unpacked
 from tests.support.faults.client import NEW, OLD, Ground, Quick, require_cured, require_usable, version_in_use
-from tests.support.faults.killed import after_each_kill, dies_at
+from tests.support.faults.killed import after_each_kill, dies_at, meets_at
 
 pytestmark = pytest.mark.thorough
 
@@ -36,14 +37,6 @@ def test_a_kill_at_any_step_leaves_a_whole_version_in_use(ground: Ground, tmp_pa
         kills += 1
     assert kills > 15
     assert in_use == {OLD, NEW}, "some kills came before the switch, some after"
-
-
-def test_a_kill_while_the_same_is_installed_again_leaves_it_whole(ground: Ground, tmp_path: Path) -> None:
-    machine = ground.machine(tmp_path / "home")
-    index = str(ground.older)
-    for _ in after_each_kill(lambda _: machine, "install", "--index", index):
-        require_usable(machine, {OLD})
-    assert machine.litter() == []
 
 
 def test_a_kill_while_a_thin_package_is_completed_leaves_a_whole_version(tmp_path: Path) -> None:
@@ -96,6 +89,39 @@ def test_first_installs_make_their_folders_at_the_same_moment(tmp_path: Path) ->
             for made in [pool.submit(make) for _ in range(8)]:
                 made.result()
         assert prefix.versions.is_dir()
+
+
+def ends_well(machine: Quick, command: str, ground: Ground) -> None:
+    """Run the command; no version may be left for rollback or uninstall, which then end with 3."""
+    index = ["--index", str(ground.newer)] if command == "install" else []
+    assert machine.run(command, *index) in {0, 3}, machine.err
+
+
+@pytest.mark.parametrize(
+    ("command", "other"),
+    [
+        ("install", "uninstall"),
+        ("rollback", "uninstall"),
+        ("uninstall", "install"),
+        ("uninstall", "uninstall"),
+    ],
+)
+def test_a_command_that_begins_at_any_step_of_another_fails_neither(
+    ground: Ground, tmp_path: Path, command: str, other: str
+) -> None:
+    """Defect: ``uninstall`` removed the folders that another command was making, which then failed."""
+    for step in count(1):
+        machine = ground.machine(tmp_path / str(step))
+        if command == "rollback":
+            require_cured(machine, str(ground.newer))
+        works = [partial(ends_well, machine, name, ground) for name in (command, other)]
+        met = meets_at(step, machine.prefix, Prefix(machine.prefix).lock, *works)
+        if (machine.prefix / "current").exists():
+            require_usable(machine, {OLD, NEW})
+        require_cured(machine, str(ground.newer))
+        if not met:
+            break
+    assert step > 5
 
 
 ENV = {"PATH": "/usr/bin:/bin", "ORTPACKS_FORCE_CC": "8.6"}

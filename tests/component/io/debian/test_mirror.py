@@ -2,10 +2,6 @@
 
 import hashlib
 import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -53,23 +49,6 @@ def test_the_file_comes_under_its_own_name(mirror: FileServer, tmp_path: Path) -
     assert mirror.requests == [("/debian/pool/main/n/nvcc/nvcc_12.4~12%2Bdfsg-2_amd64.deb", "")]
 
 
-def test_a_file_that_changed_meanwhile_is_not_glued_together(mirror: FileServer, tmp_path: Path) -> None:
-    mirror.faults = ["cut", *["503"] * 5]
-    getter = source(mirror.url, folder=tmp_path)
-    with pytest.raises(TransferError):
-        getter(ITEM, PIN, tmp_path)
-    mirror.files[POOL], mirror.etag = b"new" * 400_000, '"two"'
-    assert getter(ITEM, None, tmp_path).read_bytes() == b"new" * 400_000
-
-
-def test_500_is_tried_again_with_growing_pauses(mirror: FileServer, tmp_path: Path) -> None:
-    pauses: list[float] = []
-    mirror.faults = ["500", "502", "429"]
-    file = source(mirror.url, folder=tmp_path, sleep=pauses.append)(ITEM, PIN, tmp_path)
-    assert file.read_bytes() == BODY
-    assert pauses == [1, 2, 4]
-
-
 def test_404_goes_to_the_next_mirror(mirror: FileServer, tmp_path: Path) -> None:
     with serve(FileServer(files={})) as empty:
         file = source(empty.url, mirror.url, folder=tmp_path)(ITEM, PIN, tmp_path)
@@ -88,33 +67,6 @@ def test_a_system_that_knows_no_debian_asks_debians_own(tmp_path: Path) -> None:
     """Debian's own sources.list has the address deb.debian.org."""
     for override in (None, ""):
         assert AptMirrors(folder=tmp_path, override=override).find() == ("https://deb.debian.org/debian",)
-
-
-CHILD = """
-import sys, time
-from pathlib import Path
-from builder.io.transfer import HttpTransfer
-from tests.support.fakes.ports import FakeReporter
-transfer = HttpTransfer(reporter=FakeReporter(), sleep=time.sleep, env={})
-transfer.download(sys.argv[1], Path(sys.argv[2]), size=1 << 20)
-"""
-
-
-def test_kill_9_in_the_middle_costs_only_the_rest(mirror: FileServer, tmp_path: Path, root: Path) -> None:
-    mirror.faults = ["stall"]
-    url, dest = f"{mirror.url}/{POOL.replace('+', '%2B')}", tmp_path / Path(POOL).name
-    with subprocess.Popen([sys.executable, "-c", CHILD, url, str(dest)], cwd=root) as child:
-        part = tmp_path / f"{dest.name}.part"
-        deadline = time.monotonic() + 20
-        while not (part.is_file() and part.stat().st_size > 1 << 18) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        child.send_signal(signal.SIGKILL)
-    assert not dest.exists()
-    kept = part.stat().st_size
-    assert kept >= 1 << 18
-    file = source(mirror.url, folder=tmp_path)(ITEM, PIN, tmp_path)
-    assert file.read_bytes() == BODY
-    assert mirror.requests[-1][1] == f"bytes={kept}-"
 
 
 def test_a_full_disk_leaves_no_part(mirror: FileServer, tmp_path: Path) -> None:

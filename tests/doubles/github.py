@@ -64,12 +64,11 @@ class GitHubDouble:
         root: Path,
         *,
         port: int = 0,
-        repository: str = REPOSITORY,
         token: str = TOKEN,
         immutable: bool = False,
     ) -> None:
         self.root = root
-        self.repository = repository
+        self.repository = REPOSITORY
         self.token = token
         self.immutable = immutable
         self.digests = True

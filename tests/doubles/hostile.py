@@ -9,9 +9,6 @@ from tests.doubles.release import Fault, Handler
 FLOOD = 2**26
 """The most bytes of ``floods``: more than the buffers between server and client hold."""
 
-PATIENCE = 400
-"""Number of single bytes after which ``dribbles`` stops, 2 ms apart."""
-
 
 def start_of(handler: Handler) -> int:
     """Return the first byte that the request's Range header names; 0 without one."""
@@ -112,18 +109,18 @@ def says(line: bytes) -> Fault:
     return fault
 
 
-def dribbles(head: bytes) -> Fault:
-    """Return a fault that sends ``head`` and then single bytes, 2 ms apart, up to ``PATIENCE`` of them.
+def dribbles(head: bytes, piece: bytes = b"x", times: int = 400, pause: float = 0.002) -> Fault:
+    """Return a fault that sends ``head`` and then ``piece`` so many times, with a pause in seconds after each.
 
-    ``SIZE`` in ``head`` stands for the file's size; with it the bytes are those of the file, else ``x``.
+    ``SIZE`` in ``head`` stands for the file's size; with it the pieces are the bytes of the file.
     """
 
     def fault(handler: Handler, content: bytes) -> None:
-        handler.wfile.write(head.replace(b"SIZE", b"%d" % len(content)))
         with suppress(OSError):
-            for begin in range(PATIENCE):
-                handler.wfile.write(content[begin : begin + 1] if b"SIZE" in head else b"x")
-                time.sleep(0.002)
+            handler.wfile.write(head.replace(b"SIZE", b"%d" % len(content)))
+            for begin in range(times):
+                handler.wfile.write(content[begin : begin + 1] if b"SIZE" in head else piece)
+                time.sleep(pause)
         handler.close_connection = True
 
     return fault

@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 from builder.client.cli import main
 from builder.client.context import CommandContext
 from builder.client.probe.detect import Surroundings
-from builder.client.probe.processes import Work, asker, worker
+from builder.client.probe.processes import asker, worker
 from builder.files.http_client import Web
 from builder.files.http_opener import open_url
 from tests.support.schemas import schema
@@ -34,10 +34,7 @@ class Machine:
     environments: tuple[Path, ...] = ()
     pip: Mapping[str, str] = field(default_factory=lambda: {"PIP_INDEX_URL": "http://127.0.0.1:1/simple"})
     """Environment of pip, with PATH for the interpreters in which the client looks for pip."""
-    work: Callable[[Mapping[str, str]], Work] = worker
-    """A function from the environment of programs to what starts them."""
     python: str = sys.executable
-    libc: str = "glibc 2.36"
     says: list[bool] = field(default_factory=list)
     """Answers of the user, in order; if the list is empty, a command cannot ask."""
     asked: list[str] = field(default_factory=list)
@@ -79,14 +76,14 @@ class Machine:
             surroundings=lambda: Surroundings(
                 env=self.env,
                 ask=asker({}),
-                work=self.work({"PIP_CONFIG_FILE": os.devnull, "PIP_RETRIES": "0", **self.pip}),
+                work=worker({"PIP_CONFIG_FILE": os.devnull, "PIP_RETRIES": "0", **self.pip}),
                 python=self.python,
                 cuda_libraries=(missing,),
                 nvml_libraries=(missing,),
                 smi_programs=(missing,),
                 os="linux",
                 root=self.home / "no-such-root",
-                libc=self.libc,
+                libc="glibc 2.36",
             ),
             connect=self.web,
             platform=self.platform,

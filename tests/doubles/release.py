@@ -22,11 +22,11 @@ from tests.doubles.loopback import LoopbackServer, QuietHandler, listening
 from tests.doubles.wheels import Wheel
 from tests.support.factories.archives import member
 
-HOST = "lib/libonnxruntime.so.1"
+HOST, PROVIDER = "lib/libonnxruntime.so.1", "lib/libonnxruntime_providers_cuda.so"
 FILES: dict[str, bytes] = {
     "LICENSE": b"MIT\n",
     HOST: library("1.23.2"),
-    "lib/libonnxruntime_providers_cuda.so": bytes(range(256)) * 1200,
+    PROVIDER: bytes(range(256)) * 1200,
     "licenses/onnxruntime.txt": b"text\n",
 }
 NATIVE = {"legacy": ["5.0", "5.2", "6.0", "6.1", "7.0"], "modern": ["7.5", "8.0", "8.6"]}
@@ -74,7 +74,7 @@ class Build:
 REPACKED, PLUGINS = Build(), Build(plugin=True)
 
 PLUGIN = {
-    "library": "lib/libonnxruntime_providers_cuda.so", "names": ["CUDAExecutionProvider"],
+    "library": PROVIDER, "names": ["CUDAExecutionProvider"],
     "oldest_host": "1.24.4", "api_version": 30, "contrib_schemas": None,
 }  # fmt: skip
 
@@ -106,27 +106,13 @@ def manifest_of(
         "cuda": "12.9",
         "cudnn": "9.10.2.21",
         "toolkit": "official",
-        "coverage": [
-            {
-                "path": "lib/libonnxruntime_providers_cuda.so",
-                "containers": 3,
-                "sass": ["75", "80", "86"],
-                "ptx": [],
-            }
-        ],
+        "coverage": [{"path": PROVIDER, "containers": 3, "sass": ["75", "80", "86"], "ptx": []}],
         "models": MODELS,
-        "wheels": [
-            {"source": wheel.source, "file": wheel.file, **digest(wheel.content)} for wheel in wheels
-        ],
+        "wheels": [{"source": one.source, "file": one.file, **digest(one.content)} for one in wheels],
         "files": [
+            *(file_of(path, content, "built", None) for path, content in sorted(files.items())),
             *(
-                file_of(path, content, source="built", member=None, packed=True)
-                for path, content in sorted(files.items())
-            ),
-            *(
-                file_of(
-                    path_of(member), content, source=wheel.source, member=member, packed=layout == "full"
-                )
+                file_of(path_of(member), content, wheel.source, member, packed=layout == "full")
                 for wheel in wheels
                 for member, content in wheel.libraries.items()
             ),
@@ -134,10 +120,12 @@ def manifest_of(
     }  # fmt: skip
 
 
-def file_of(path: str, content: bytes, **where: object) -> dict[str, object]:
-    vendor = "ortpacks" if where["member"] is None else "nvidia"
+def file_of(
+    path: str, content: bytes, source: str, member: str | None, *, packed: bool = True
+) -> dict[str, object]:
+    vendor = "ortpacks" if member is None else "nvidia"
     own = {"licence": "LICENSE", "vendor": vendor, "modified": False, "soname": None, "needed": []}
-    return {"path": path, **digest(content), **where, **own}
+    return {"path": path, **digest(content), "source": source, "member": member, "packed": packed, **own}
 
 
 def digest(content: bytes) -> dict[str, object]:
@@ -179,16 +167,16 @@ def members(
     files: Mapping[str, bytes],
     version: str = "1.23.2",
     *,
-    layout: str = "full",
-    wheels: Sequence[Wheel] = (),
-    build: Build = REPACKED,
     spoil: Spoil = lambda manifest: None,
+    **how: Any,  # noqa: ANN401 - of ``manifest_of``
 ) -> list[tuple[tarfile.TarInfo, bytes]]:
     """Return the members of a package's archive: the manifest first, then the files."""
-    top = name_of(variant, version, layout, build)
-    told = manifest_of(variant, files, version, layout=layout, wheels=wheels, build=build)
+    told = manifest_of(variant, files, version, **how)
+    top, packed = (
+        told["name"],
+        {**files, **(libraries(how.get("wheels", ())) if told["layout"] == "full" else {})},
+    )
     spoil(told)
-    packed = {**files, **(libraries(wheels) if layout == "full" else {})}
     manifest = member(f"{top}/manifest.json", json.dumps(told).encode())
     return [manifest, *(member(f"{top}/{path}", content) for path, content in sorted(packed.items()))]
 

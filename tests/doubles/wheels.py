@@ -3,8 +3,6 @@
 import base64
 import functools
 import hashlib
-import io
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,6 +10,7 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 from tests.doubles.loopback import LoopbackServer, QuietHandler, listening
+from tests.support.factories.archives import zipped
 
 
 @dataclass(frozen=True)
@@ -39,13 +38,8 @@ class Wheel:
             f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {self.name}\nVersion: {self.version}".encode(),
             f"{info}/WHEEL": f"Wheel-Version: 1.0\nTag: py3-none-{self.platform}\n".encode(),
         }
-        lines = [f"{record_row(path, data)}\n" for path, data in members.items()]
-        buffer = io.BytesIO()
-        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-            for path, data in members.items():
-                archive.writestr(path, data)
-            archive.writestr(f"{info}/RECORD", "".join(lines))
-        return buffer.getvalue()
+        lines = "".join(f"{record_row(path, data)}\n" for path, data in members.items())
+        return zipped({**members, f"{info}/RECORD": lines.encode()})
 
     @property
     def _stem(self) -> str:

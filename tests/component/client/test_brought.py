@@ -5,13 +5,13 @@ import os
 import shutil
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import yaml
 
 from tests.doubles.release import serving
 from tests.support import ROOT
+from tests.support.factories.archives import zipped
 from tests.support.messages import Told
 
 WHEEL = "ortpacks-1.0.0-py3-none-any.whl"
@@ -35,9 +35,7 @@ def older_wheel(folder: Path) -> Path:
     texts = {"ortpacks/__init__.py": "", "ortpacks/gone.py": "", f"{info}/WHEEL": kind}
     texts[f"{info}/METADATA"] = "Metadata-Version: 2.1\nName: ortpacks\nVersion: 0.9\n"
     texts[f"{info}/RECORD"] = "".join(f"{name},,\n" for name in [*texts, f"{info}/RECORD"])
-    with zipfile.ZipFile(wheel, "w") as archive:
-        for name, text in texts.items():
-            archive.writestr(name, text)
+    wheel.write_bytes(zipped({name: text.encode() for name, text in texts.items()}))
     return wheel
 
 

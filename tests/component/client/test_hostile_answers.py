@@ -8,15 +8,14 @@ Package indexes are such servers too: pip ends, with exit code 10 and one docume
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from builder.formats.text import shown
-from tests.doubles.hostile import CHUNK_SIZES, CHUNKED, ENDLESS, FLOOD, LINE, chunked, floods, says
+from tests.doubles.hostile import CHUNK_SIZES, CHUNKED, ENDLESS, FLOOD, LINE, chunked, dribbles, floods, says
 from tests.doubles.machine import Machine
-from tests.doubles.release import Fault, Handler, Server, serving, write_release
+from tests.doubles.release import Fault, Server, serving, write_release
 from tests.doubles.wheels import CUDNN
 from tests.fuzz.client import run
 from tests.fuzz.client_cases import SURFACES
@@ -54,24 +53,6 @@ def test_what_is_not_the_file_has_an_end(signed: Signed, server: Server, documen
     assert told.startswith("127.0.0.1 sends ") if kind in ENDLESS else document in told
     assert all(sent < FLOOD for sent in server.flooded)
     assert sum(path == f"/{document}" for path, _ in server.requests) <= (1 if kind in ENDLESS else 6)
-
-
-@pytest.mark.parametrize("flags", [[], ["--trust-unsigned"]])
-@pytest.mark.parametrize("kind", [*ENDLESS, "-5", "a body"])
-def test_self_update_ends(
-    signed: Signed, server: Server, tmp_path: Path, kind: str, flags: list[str]
-) -> None:
-    program = signed.machine.program = tmp_path / "ortpacks.pyz"
-    program.write_bytes(b"the old one")
-    (signed.folder / "ortpacks.pyz").write_bytes(b"the new one")
-    (signed.folder / "SHA256SUMS").write_text(f"{'0' * 64}  ortpacks.pyz\n")
-    signed.sign()
-    body = floods(b"HTTP/1.1 200 OK\r\n\r\n", b"x")
-    server.always["ortpacks.pyz"] = {**ENDLESS, **WRONG, "a body": body}[kind]
-    failed(signed, server, "self-update", *flags)
-    assert all(sent < FLOOD for sent in server.flooded)
-    assert program.read_bytes() == b"the old one"
-    assert {path.name for path in tmp_path.iterdir()} <= {"ortpacks.pyz", "release", "home"}
 
 
 def test_lines_that_come_slowly_are_no_progress(signed: Signed, server: Server) -> None:
@@ -136,20 +117,6 @@ def test_the_client_takes_or_refuses_what_is_hostile(surface: str) -> None:
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"
 
 
-def drips(head: bytes, piece: bytes) -> Fault:
-    """Return a fault that sends ``head``, and ``piece`` 20 times a second for a minute."""
-
-    def fault(handler: Handler, content: bytes) -> None:
-        handler.close_connection = True
-        with suppress(OSError):
-            handler.wfile.write(head)
-            for _ in range(1200):
-                handler.wfile.write(piece)
-                time.sleep(0.05)
-
-    return fault
-
-
 FLOODS: dict[str, Fault] = {
     **ENDLESS,
     "headers": floods(OK, LINE),
@@ -158,8 +125,8 @@ FLOODS: dict[str, Fault] = {
 }
 
 OTHERS: dict[str, Fault] = {
-    "drips of lines": drips(b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
-    "drips of a body": drips(OK + b"Content-Length: 20000\r\n\r\n", b"x"),
+    "drips of lines": dribbles(b"", b"HTTP/1.1 100 Continue\r\n\r\n", 1200, 0.05),
+    "drips of a body": dribbles(OK + b"Content-Length: 20000\r\n\r\n", b"x", 1200, 0.05),
     **{name: CHUNK_SIZES[name] for name in ("-5", "no number", "huge")},
 }
 

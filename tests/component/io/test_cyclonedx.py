@@ -113,17 +113,6 @@ def findings(whole: Manifest, told: Json) -> list[str]:
     return [f"{one.code.name} {one.path}" for one in sbom.check_sbom(whole, json.dumps(told).encode(), ())]
 
 
-def test_where_a_file_comes_from_as_a_purl() -> None:
-    cudnn = "nvidia-cudnn-cu12"
-    for source, vendor, purl in (
-        (f"wheel:{cudnn}==9.10.2.21", "nvidia", f"pkg:pypi/{cudnn}@9.10.2.21"),
-        ("built", "onnxruntime", ORT),
-        ("built", "ortpacks", ""),
-        ("nonsense", "nvidia", ""),
-    ):
-        assert sbom.origin_of(source, vendor, ORT) == purl
-
-
 def test_what_is_compiled_into_onnx_runtime_is_listed_with_its_versions(project: Project, told: Told) -> None:
     rendered = render_bom(bom(made=on_base(project, "assembled")))
     assert not bom_problems(rendered)
@@ -235,13 +224,6 @@ def test_what_an_sbom_can_get_wrong_is_found(change: Callable[[Json, Json], obje
     change(named(told, "nvidia-cudnn-cu12"), told)
     assert findings(manifest(), told) == [f"B015 {CUDNN}"]
     assert findings(without(manifest(), CUDNN), document()) == [f"B015 {CUDNN}"]
-
-
-def test_the_sbom_of_another_package_is_found() -> None:
-    told = document(Layout.THIN)
-    found = findings(manifest(), told)
-    assert found[0] == "B015 sbom.cdx.json"
-    assert len(found) == 1 + 15  # and NVIDIA's 15 libraries, which thin omits
 
 
 def test_the_sbom_of_a_compiled_package_is_not_that_of_a_repacked_one() -> None:

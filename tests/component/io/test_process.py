@@ -27,11 +27,6 @@ def test_missing_program_is_named_with_a_hint(refused: Refused) -> None:
         runner().run(["no-such-program"])
 
 
-def test_output_and_code_come_back() -> None:
-    done = python("import sys; print('out'); sys.exit('err')", check=False)
-    assert (done.code, done.stdout, done.stderr.strip()) == (1, "out\n", "err")
-
-
 def test_failure_shows_the_last_30_lines() -> None:
     with pytest.raises(CommandError, match="exited with 3") as caught:
         python("print(*range(100), sep='\\n'); raise SystemExit(3)")

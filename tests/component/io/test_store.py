@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from unittest.mock import Mock
-from zipfile import ZipFile
 
 import pytest
 
@@ -26,6 +25,7 @@ from builder.errors import (
 from builder.io.store import FileStore, UrlMirror, download_redist, download_url
 from builder.io.transfer import HttpTransfer
 from tests.doubles.loopback import static_server
+from tests.support.factories.archives import zipped
 from tests.support.fakes.ports import FakeReporter
 from tests.support.messages import Refused
 
@@ -153,10 +153,7 @@ def test_leftovers_of_unwanted_inputs_go_and_of_wanted_ones_stay(tmp_path: Path)
 
 def test_unpack_once_even_without_the_wheel(tmp_path: Path) -> None:
     record = "p-1.dist-info/RECORD"
-    wheel = tmp_path / "made.whl"
-    with ZipFile(wheel, "w") as archive:
-        archive.writestr(record, f"{record},,\n")
-    body = wheel.read_bytes()
+    body = zipped({record: f"{record},,\n".encode()})
     item = Input.wheel("p==1")
     pin = Pin(filename="p-1.whl", size=len(body), sha256=hashlib.sha256(body).hexdigest())
     tree = store(tmp_path, FakeSource(body), item=item, pin=pin).unpack(item)
@@ -241,27 +238,17 @@ def redist(folder: Path, listed: object = LIST) -> None:
     lay(folder, f"{root}/cuda_nvcc/linux-x86_64/{FILE}", ARCHIVE)
 
 
-class Asked:
-    """A transfer that notes addresses, each of which has its own bytes."""
-
-    def __init__(self) -> None:
-        self.urls: list[str] = []
-
-    def download(self, url: str, dest: Path, *, size: int = 0) -> None:
-        self.urls.append(url)
-        dest.write_text(url)
-
-
 def test_a_mirror_that_is_a_folder_is_asked_first_and_may_lack_files(tmp_path: Path) -> None:
-    asked, root = Asked(), tmp_path / "Spiegel über"
+    asked, root = Mock(), tmp_path / "Spiegel über"
+    asked.download = Mock(side_effect=lambda url, dest, size=0: dest.write_text(url))
     there, absent = "https://h.example/o/v1.zip", "https://h.example/o/v2.zip"
     (root / "h.example/o").mkdir(parents=True)
     (root / "h.example/o/v1.zip").write_text("here")
-    of_folder = UrlMirror(asked, f"{root}/")  # type: ignore[arg-type] # it is like one
+    of_folder = UrlMirror(asked, f"{root}/")
     for url, content in ((there, "here"), (absent, absent)):
         of_folder.download(url, tmp_path / "file")
         assert (tmp_path / "file").read_text() == content
-    assert asked.urls == [absent]
+    assert [call.args[0] for call in asked.download.call_args_list] == [absent]
 
 
 def test_a_component_is_of_nvidias_list_or_pinned(folder: Path, mirror: UrlMirror, tmp_path: Path) -> None:

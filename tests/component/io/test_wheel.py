@@ -14,6 +14,7 @@ from builder.errors import BuilderError, CommandError, ConfigError, DiskError, I
 from builder.io.process import Completed, ProcessRunner
 from builder.io.store import Source
 from builder.io.wheel import download_wheel, tag_arguments, unpack_wheel
+from tests.support.factories.archives import zipped
 from tests.support.fakes.ports import FakeRunner
 from tests.support.messages import Refused, Told
 from tests.support.tables import data_text
@@ -134,9 +135,9 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     metadata = "Metadata-Version: 2.1\nName: gpu-thing\nVersion: 1.0\nRequires-Dist: absent\n"
     for name in NAMES:
         tags = f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {name}\n"
-        with ZipFile(folder / name, "w") as archive:
-            for file, text in (("METADATA", metadata), ("WHEEL", tags), ("RECORD", "")):
-                archive.writestr(f"gpu_thing-1.0.dist-info/{file}", text)
+        texts = {"METADATA": metadata, "WHEEL": tags, "RECORD": ""}
+        files = {f"gpu_thing-1.0.dist-info/{file}": text.encode() for file, text in texts.items()}
+        (folder / name).write_bytes(zipped(files))
     return folder
 
 

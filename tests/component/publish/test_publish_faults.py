@@ -39,7 +39,6 @@ FAULTS = [
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
     monkeypatch.setattr(os, "fsync", lambda _: None)  # no test cuts the power; a call takes milliseconds
     with open_desk(tmp_path) as desk:
-        desk.signing = None  # test_signing_faults has its faults
         yield desk
 
 

@@ -7,9 +7,11 @@ import os
 import subprocess
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from socketserver import BaseRequestHandler, UnixStreamServer
 
 import pytest
 from invoke.collection import Collection
@@ -27,6 +29,7 @@ from builder.publish.signing import (
     RootChange,
     Signer,
     Signing,
+    agent_signer,
     key_id,
     next_root,
     public_key,
@@ -258,6 +261,28 @@ def test_an_agent_signs_for_a_public_key(keys: dict[str, Path], agent: dict[str,
     assert verify(signer.public, b"message", signer.sign(b"message"))
     with pytest.raises(ToolMissingError, match="SSH_AUTH_SOCK is not set"):
         signers([keys["ssh.pub"]], {})
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (b"", "does not answer"),
+        (b"\0\0\0\x53\x0e\0\0", "does not answer"),
+        (b"\0\0\0\x01\x05", "did not sign"),
+    ],
+    ids=["dies", "dies half way", "refuses"],
+)
+def test_an_agent_that_does_not_sign_is_told(tmp_path: Path, answer: bytes, why: str) -> None:
+    class Agent(BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(1 << 16)
+            self.request.sendall(answer)
+
+    path = str(tmp_path / "agent")
+    with UnixStreamServer(path, Agent) as server, ThreadPoolExecutor(1) as pool:
+        pool.submit(server.handle_request)
+        with pytest.raises(ToolMissingError, match=f"SSH agent.* {why}"):
+            agent_signer(CI.public, path).sign(b"message")
 
 
 def test_roots_are_made_and_signed_in_turn(keys: dict[str, Path], place: Place) -> None:

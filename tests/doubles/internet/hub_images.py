@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import IO
 from urllib.request import Request, urlopen
 
+from builder.files.digest import file_digest
+
 _LAYER = "application/vnd.oci.image.layer.v1.tar"
 _CONFIG = "application/vnd.oci.image.config.v1+json"
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -24,7 +26,7 @@ def push_image(
     ``registry`` is the registry's URL, and ``env`` the environment that the image sets.
     """
     repository, _, tag = name.partition(":")
-    sums = [_sha256(layer) for layer in layers]
+    sums = [file_digest(layer).sha256 for layer in layers]
     for layer, sha256 in zip(layers, sums, strict=True):
         with layer.open("rb") as content:
             _push_blob(registry, repository, content, layer.stat().st_size, sha256)
@@ -76,8 +78,3 @@ def _push_blob(registry: str, repository: str, content: bytes | IO[bytes], size:
 def _put(url: str, content: bytes | IO[bytes], size: int, kind: str) -> None:
     headers = {"Content-Type": kind, "Content-Length": str(size)}
     urlopen(Request(url, content, headers, method="PUT"), timeout=300).close()
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()

@@ -28,10 +28,10 @@ def answer(query: bytes, knows: Callable[[str], bool], address: str) -> bytes:
     return head + question + (record if records else b"")
 
 
-def serve_names(address: str, knows: Callable[[str], bool], port: int = 53) -> None:
+def serve_names(address: str, knows: Callable[[str], bool]) -> None:
     """Answer queries on every address of this machine without end; each known host is at ``address``."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
-        server.bind(("", port))
+        server.bind(("", 53))
         while True:
             query, client = server.recvfrom(4096)
             server.sendto(answer(query, knows, address), client)

@@ -28,7 +28,8 @@ from tests.doubles.internet.hub_images import push_image
 from tests.doubles.internet.world import World
 from tests.support.cache_servers import registry_server
 from tests.support.debian import debian_program
-from tests.support.factories.redist import RELEASE, Maker, git, tag, undated
+from tests.support.factories.redist import RELEASE, Maker, tag, undated
+from tests.support.factories.sources import git
 from tests.support.tables import data_text, table
 
 GITHUB, GITLAB = "github.com/microsoft/onnxruntime", "gitlab.com/ortpacks/onnxruntime"

@@ -7,7 +7,6 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from zipfile import ZIP_DEFLATED, ZipFile
 
 from builder.config.inputs import Input, Lock, Pin
 from builder.config.variants import Preset
@@ -16,6 +15,7 @@ from builder.formats.manifest import CoverageEntry, FileEntry, Manifest
 from builder.io.wiring import Wiring
 from tests.doubles.wheels import record_row
 from tests.support.factories import releases
+from tests.support.factories.archives import zipped
 from tests.support.factories.archiving import accept, archive, content
 from tests.support.factories.binaries import elf, sass
 from tests.support.fakes.ports import FakeReporter, FakeStore
@@ -60,10 +60,8 @@ def write_official(folder: Path, name: str, python: str) -> Path:
         del files[f"{CAPI}{PROVIDER}"]
     rows = [record_row(path, data) for path, data in files.items()]
     path = folder / f"{stem}-1.23.2-{python}-{PLATFORM}.whl"
-    with ZipFile(path, "w", ZIP_DEFLATED) as whole:
-        for member, data in files.items():
-            whole.writestr(member, data)
-        whole.writestr(f"{info}/RECORD", "\n".join([*rows, f"{info}/RECORD,,"]) + "\n")
+    record = "\n".join([*rows, f"{info}/RECORD,,"]) + "\n"
+    path.write_bytes(zipped({**files, f"{info}/RECORD": record.encode()}))
     return path
 
 

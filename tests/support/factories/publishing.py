@@ -97,13 +97,6 @@ def github_of(double: GitHubDouble) -> GitHub:
     return github(double.url, double.token, FakeTime(), FakeReporter())
 
 
-def publish_at_once(dist: Path, api: str, token: str, options: PublishOptions) -> None:
-    """Publish ``dist`` without pauses, for a process that a test kills."""
-    host = github(api, token, FakeTime(), FakeReporter())
-    made = dataclasses.replace(ports(host, FakeReporter()), repository=host, signing=signing())
-    publish_release(dist, project_at(api), made, options)
-
-
 def project_at(api: str) -> Project:
     project = _project()
     target = dataclasses.replace(project.publish, api=api, repository=REPOSITORY)

@@ -7,7 +7,6 @@ those of base ``assembled``.
 
 import hashlib
 import json
-import os
 import shutil
 import subprocess
 import tarfile
@@ -19,6 +18,7 @@ from builder.config.inputs import REDIST, Input, InputKind, Lock, Pin
 from builder.config.variants import UnpackedToolkit
 from builder.io.store import FileStore
 from builder.io.wiring import Wiring
+from tests.support.factories.sources import git
 from tests.support.tables import data_text
 
 RELEASE, NVCC = "12.4.1", "12.4.131"
@@ -38,13 +38,6 @@ DEPENDENCIES = (
     *("mp11", "onnx", "protobuf", "pytorch_cpuinfo", "re2", "safeint", "utf8_range"),
 )
 """The lines of ``deps.txt`` whose archives can be made: what a build with an official host downloads."""
-
-_GIT = (
-    *("git", "-c", "user.name=nobody", "-c", "user.email=nobody@example.org"),
-    *("-c", "commit.gpgsign=false", "-c", "gc.auto=0"),
-)
-
-_WHEN = "2025-03-08T00:00:00Z"
 
 _PROFILE = data_text("redist/nvcc.profile")
 
@@ -204,16 +197,9 @@ def _lists(name: str, alias: str = "") -> dict[str, bytes]:
     return {"CMakeLists.txt": _HEADERS.format(name=name, alias=second).encode()}
 
 
-def git(repository: Path, *words: str) -> str:
-    """Run git in a repository as nobody, at ``_WHEN``, and return its output."""
-    when = {"GIT_AUTHOR_DATE": _WHEN, "GIT_COMMITTER_DATE": _WHEN}
-    argv, env = [*_GIT, *words], {**os.environ, **when}
-    return subprocess.run(argv, cwd=repository, env=env, capture_output=True, text=True, check=True).stdout
-
-
 def tag(repository: Path, name: str) -> str:
     """Commit all files of a repository, let the tag ``name`` lead there, and return the commit."""
     git(repository, "add", "--all", "--force")
     git(repository, "commit", "--quiet", "--allow-empty", "--message", name)
     git(repository, "tag", "--force", name)
-    return git(repository, "rev-parse", "HEAD").strip()
+    return git(repository, "rev-parse", "HEAD")

@@ -19,11 +19,11 @@ WHEELS: Mapping[str, Sequence[str]] = json.loads(data_text("formats/wheels-witho
 COREML = b"/System/Library/Frameworks/CoreML.framework/Versions/A/CoreML\0"
 
 
-def dll(*texts: bytes, machine: int = 0x8664, characteristics: int = 0x2022, magic: int = 0x20B) -> bytes:
+def dll(*texts: bytes, machine: int = 0x8664, characteristics: int = 0x2022) -> bytes:
     """Return the headers of a Windows DLL, followed by texts."""
     dos = b"MZ".ljust(0x3C, b"\0") + struct.pack("<I", 0x80)
     coff = struct.pack("<HHIIIHH", machine, 6, 0, 0, 0, 240, characteristics)
-    headers = dos.ljust(0x80, b"\0") + b"PE\0\0" + coff + struct.pack("<H", magic)
+    headers = dos.ljust(0x80, b"\0") + b"PE\0\0" + coff + struct.pack("<H", 0x20B)
     return headers + bytes(238) + b"\0".join((b"", *texts, b""))
 
 

@@ -1,6 +1,7 @@
 """Factory of sources of ONNX Runtime that were made up: a version, a list of archives, and CMake files."""
 
 import hashlib
+import os
 import subprocess
 from pathlib import Path
 
@@ -11,13 +12,20 @@ HOST = "host.example"
 NAMES = {"abseil_cpp": "abseil_cpp", "eigen": "Eigen3", "json": "nlohmann_json"}
 """Dependencies by their name in ``deps.txt``, with that for ``FetchContent``."""
 
-_WHO = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.org", "-c", "commit.gpgsign=false")
+_HOW = (
+    *("-c", "user.name=nobody", "-c", "user.email=nobody@example.org", "-c", "commit.gpgsign=false"),
+    *("-c", "gc.auto=0", "-c", "protocol.file.allow=always"),
+)
+
+_WHEN = dict.fromkeys(("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"), "2025-03-08T00:00:00Z")
 
 
 def git(folder: Path, *words: str) -> str:
-    """Run git in a folder and return what it prints."""
-    command = ["git", *_WHO, "-c", "protocol.file.allow=always", *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
+    """Run git in a folder as nobody, at ``_WHEN``, and return what it prints."""
+    argv, env = ["git", *_HOW, *words], {**os.environ, **_WHEN}
+    return subprocess.run(
+        argv, cwd=folder, env=env, capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 def url_of(name: str) -> str:

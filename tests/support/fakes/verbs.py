@@ -7,10 +7,10 @@ from pathlib import Path
 from tests.support import ROOT
 
 
-def invoke(*arguments: str | Path, root: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    """Run a verb of the project in ``root`` to its end, for at most 50 minutes."""
+def invoke(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run a verb of the project to its end, for at most 50 minutes."""
     argv = [sys.executable, "-m", "builder.build.verbs.command_line", *map(str, arguments)]
-    return subprocess.run(argv, cwd=root, capture_output=True, text=True, timeout=3000, check=False)
+    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=3000, check=False)
 
 
 def build(dist: Path, *arguments: str) -> Path:

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -19,12 +18,11 @@ from builder.client.commands import doctor
 from builder.client.commands.doctor import answer_doctor, mounted_noexec, shadows
 from builder.client.commands.python_distributions import distributions
 from builder.client.context import CommandAnswer
-from builder.client.doctor.observations import ABSENT, FORBIDDEN, THERE, Distribution, Kernel, PciCard, Shadow
+from builder.client.doctor.observations import Distribution, Shadow
 from builder.client.install.current import folder_in_use
 from builder.client.install.prefix import Prefix
 from builder.client.probe.loaded import mapped_files
-from builder.client.probe.processes import ProcessAnswer, asker
-from builder.client.probe.system import driver_on_disk, read_kernel
+from builder.client.probe.processes import ProcessAnswer
 from builder.client.trials import ort_calls
 from builder.client.trials.try_out import OrtTrials
 from builder.files.disk import is_writable
@@ -35,7 +33,6 @@ from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, HOST, Build, manifest_of, replace_host, write_release
 from tests.support.messages import Told
 from tests.support.schemas import schema
-from tests.support.tables import table
 
 Written = dict[str, Any]
 
@@ -50,17 +47,6 @@ def put(path: Path, content: bytes = b"") -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
     return path
-
-
-def pci(root: Path, address: str, vendor: str, kind: str, device: str, driver: str | None = None) -> None:
-    """Write a PCI device in the form of sysfs (kernel ABI document sysfs-bus-pci)."""
-    folder = root / "sys/bus/pci/devices" / address
-    for name, value in (("vendor", vendor), ("class", kind), ("device", device)):
-        put(folder / name, f"{value}\n".encode())
-    if driver:
-        target = root / "sys/bus/pci/drivers" / driver
-        target.mkdir(parents=True, exist_ok=True)
-        (folder / "driver").symlink_to(os.path.relpath(target, folder))
 
 
 def real_host() -> Path:
@@ -115,14 +101,6 @@ def test_two_gpus_and_no_package(home: Machine, driver: dict[str, str]) -> None:
     assert "Quadro M2200 (5.2) is here." in answer.lines[0]
     assert "  driver 570.133.07, CUDA 12.8" in answer.lines
     assert any(line.startswith("  libcuda: found: CUDA 12.9, 2 listed") for line in answer.lines)
-
-
-@pytest.mark.parametrize(("said", "wanted"), table("client/said.txt"))
-def test_an_error_is_explained(home: Machine, driver: dict[str, str], said: str, wanted: str) -> None:
-    folder = install(home)
-    (folder / HOST).write_bytes(bytes(len(FILES[HOST])))  # damaged, which nobody looks at
-    answer = examined(home, driver, said=said)
-    assert (codes(answer), answer.code) == (wanted.split(), 6)
 
 
 @pytest.mark.parametrize(("files", "code"), [("the client's", "D203"), ("an image's", "D212")])
@@ -341,51 +319,6 @@ def test_the_files_of_a_process_are_in_its_maps(tmp_path: Path) -> None:
     assert list(mapped_files(tmp_path / "none")) == []
 
 
-TRIALS = OrtTrials(asker({}), sys.executable)
-
-
-def test_cards_are_nvidias_display_devices(tmp_path: Path) -> None:
-    pci(tmp_path, "0000:00:02.0", "0x8086", "0x030000", "0x9a49", "i915")
-    pci(tmp_path, "0000:01:00.0", "0x10de", "0x030000", "0x1b80", "nvidia")
-    pci(tmp_path, "0000:01:00.1", "0x10de", "0x040300", "0x10f0", "snd_hda_intel")
-    pci(tmp_path, "0000:02:00.0", "0x10de", "0x030200", "0x20b0")
-    put(tmp_path / "sys/bus/pci/devices/0000:03:00.0/vendor", b"what?\n")
-    put(tmp_path / "sys/bus/pci/devices/0000:04:00.0/vendor", b"0x10de\n")
-    pci(tmp_path, "0000:05:00.0", "0x10de", "0x030000", "what?")
-    assert read_kernel(tmp_path).cards == (
-        PciCard("0000:01:00.0", 0x1B80, "nvidia"),
-        PciCard("0000:02:00.0", 0x20B0, None),
-    )
-
-
-def test_modules_and_device_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert (read_kernel(tmp_path), driver_on_disk(tmp_path)) == (Kernel(), None)
-    (tmp_path / "sys/module/nvidia").mkdir(parents=True)
-    assert read_kernel(tmp_path) == Kernel(loaded=True, control=ABSENT)
-    put(tmp_path / "dev/nvidiactl")
-    assert read_kernel(tmp_path).control == THERE
-    put(tmp_path / "other/proc/driver/nvidia/version", b"NVRM version: NVIDIA UNIX x86_64 570.133.07")
-    assert read_kernel(tmp_path / "other").loaded
-    monkeypatch.setattr(os, "access", lambda path, _: path.name != "nvidiactl")
-    assert read_kernel(tmp_path).control == FORBIDDEN
-
-
-def test_what_wsl_has(tmp_path: Path) -> None:
-    put(tmp_path / "dev/dxg")
-    put(tmp_path / "usr/lib/wsl/drivers/nv_dispi.inf_amd64_1/libcuda.so.1.1")
-    assert read_kernel(tmp_path) == Kernel(dxg=True)
-    put(tmp_path / "usr/lib/wsl/drivers/nv_dispi.inf_amd64_1/libnvdxgdmal.so.1")
-    assert read_kernel(tmp_path) == Kernel(dxg=True, dxgdmal=True)
-
-
-def test_the_version_of_a_driver_that_is_not_loaded(tmp_path: Path) -> None:
-    folder = tmp_path / "usr/lib/x86_64-linux-gnu"
-    put(folder / "libcuda.so.590.44.01")
-    for name in ("libcuda.so", "libcuda.so.1"):
-        (folder / name).symlink_to("libcuda.so.590.44.01")
-    assert driver_on_disk(tmp_path) == "590.44.01"
-
-
 CUDNN, CUBLAS = "lib/libcudnn.so.9", "lib/libcublas.so.12"
 
 PROVIDER = "lib/libonnxruntime_providers_cuda.so"
@@ -566,14 +499,6 @@ def test_the_model_is_what_onnx_itself_would_write() -> None:
     made = onnx.helper.make_model(graph, ir_version=8, opset_imports=[onnx.helper.make_opsetid("", 13)])
     assert ort_calls.model() == made.SerializeToString()
     onnx.checker.check_model(onnx.load_from_string(ort_calls.model()), full_check=True)
-
-
-@pytest.mark.parametrize(("provider", "fails", "on_cpu"), [("cpu", False, None), ("cuda", True, True)])
-def test_a_session_in_a_real_onnx_runtime(provider: str, *, fails: bool, on_cpu: bool | None) -> None:
-    """The CPU wheel has no CUDA provider library."""
-    tried = TRIALS.compute(real_host(), provider)
-    assert (tried.provider, tried.failure is not None, tried.on_cpu) == (provider, fails, on_cpu)
-    assert str(real_host().resolve()) in tried.loaded
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from builder.files import http_client, http_opener
 from tests.doubles import hostile
 from tests.doubles.release import Fault, Handler, Server, name_of, serving
 from tests.support.faults.client import Ground, Quick, outlive, require_cured
-from tests.support.messages import Told
 from tests.support.tables import table
 
 SEED = 20_261_122
@@ -136,12 +135,6 @@ def test_a_passing_status_is_waited_out_until_it_stays(quick: Quick, server: Ser
     assert len(quick.waits) == 2 + TRIES - 1
 
 
-def test_what_is_tried_again_is_told(quick: Quick, server: Server, told: Told) -> None:
-    faults = [hostile.status(503), hostile.status(503, {"Retry-After": "7"}), FIRST]
-    said = meet(quick, server, faults, 0)
-    told("\n".join(line for line in said.splitlines() if "trying again" in line))
-
-
 @pytest.mark.parametrize(("headers", "wait"), table("client/retry-after.txt"))
 def test_retry_after_is_kept(quick: Quick, server: Server, headers: str, wait: str) -> None:
     """The answer has no other Date header."""
@@ -164,6 +157,8 @@ def test_a_redirect_is_followed_or_ends(
     outlive(quick, f"{server.url}/index.json", {0})
 
 
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: SIZE\r\n\r\n"
+
 GARBAGE: dict[str, tuple[Fault, int, int]] = {
     "nothing": (hostile.says(b""), 1, 0),
     "no HTTP": (hostile.says(b"SSH-2.0-OpenSSH_9.2\r\n"), TRIES, 10),
@@ -171,6 +166,9 @@ GARBAGE: dict[str, tuple[Fault, int, int]] = {
     "a status that is none": (hostile.says(b"HTTP/1.1 twohundred OK\r\n\r\n"), TRIES, 10),
     "an endless line": (hostile.says(b"HTTP/1.1 200 OK\r\nX: " + b"y" * 70_000), TRIES, 10),
     "a thousand headers": (hostile.says(b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 1000 + b"\r\n"), TRIES, 10),
+    "a body that dribbles": (hostile.dribbles(HEAD), TRIES, 10),
+    "a header that dribbles": (hostile.dribbles(b"HTTP/1.1 200 OK\r\nX: "), TRIES, 10),
+    "a status that dribbles": (hostile.dribbles(b""), TRIES, 10),
     "a negative length": (hostile.says(b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\nx"), 1, 7),
     "another length": (hostile.says(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n123456789"), 1, 7),
     "a proxy's page": (hostile.status(200), 1, 7),
@@ -182,19 +180,11 @@ GARBAGE: dict[str, tuple[Fault, int, int]] = {
 
 @pytest.mark.parametrize("kind", GARBAGE)
 def test_an_answer_that_is_none_does_no_harm(quick: Quick, server: Server, kind: str) -> None:
-    fault, times, code = GARBAGE[kind]
-    meet(quick, server, [fault] * times, code)
-
-
-HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: SIZE\r\n\r\n"
-
-
-@pytest.mark.parametrize("head", [HEAD, b"HTTP/1.1 200 OK\r\nX: ", b""], ids=["body", "header", "status"])
-def test_a_server_that_dribbles_is_given_up(quick: Quick, server: Server, head: bytes) -> None:
     """A byte a second stays within every socket timeout; the client gives up after five attempts of 30 s."""
-    quick.tick = 1.0
-    said = meet(quick, server, [hostile.dribbles(head)] * TRIES, 10)
-    assert "bytes in 30 s" in said
+    fault, times, code = GARBAGE[kind]
+    quick.tick = 1.0 if "dribbles" in kind else 0.0
+    said = meet(quick, server, [fault] * times, code)
+    assert ("bytes in 30 s" in said) == ("dribbles" in kind)
 
 
 def test_a_silent_server_is_given_up(quick: Quick, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

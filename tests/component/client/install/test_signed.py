@@ -42,23 +42,6 @@ def test_a_signed_release_is_installed_from_a_folder_and_a_server(signed: Signed
     assert not signed.machine.prefix.exists()
 
 
-def test_an_older_release_whose_signature_was_renewed_is_no_newer_one(signed: Signed, tmp_path: Path) -> None:
-    """A mirror that serves the old release in the newest one's place is refused by file and by HTTP."""
-    signed.sign_other(now=NOW - timedelta(days=710))
-    shutil.copytree(signed.folder, tmp_path / "old")
-    signed.sign_other(now=NOW - timedelta(days=9))
-    with serving(signed.folder) as server:
-        places = (f"{server.url}/index.json", str(signed.folder))
-        for place in places:
-            assert signed.run("install", place) == 0
-        shutil.copytree(tmp_path / "old", signed.folder, dirs_exist_ok=True)
-        signed.sign(now=NOW)
-        for place in places:
-            assert "is older than the release that was taken from there before" in signed.refused(
-                "install", place
-            )
-
-
 CLOCKS = {
     "1970": (datetime(1970, 1, 1, tzinfo=UTC), NOW, "is a time in the future; today is 1970-01-01"),
     "a day behind": (NOW - timedelta(days=1), NOW, ""),
@@ -102,12 +85,6 @@ def test_only_a_root_that_is_not_there_is_no_newer_root(signed: Signed, code: in
         server.always["2.root.json"] = status(code)
         assert signed.run("select", f"{server.url}/index.json") == end
     assert (f"HTTP {code}" in signed.machine.err) == (end == 10)
-
-
-def test_what_is_not_signed_is_taken_when_the_user_says_so(signed: Signed) -> None:
-    (signed.folder / TARGETS).unlink()
-    assert "is not signed: there is no targets.json beside it" in signed.refused()
-    assert signed.run("select", signed.folder, "--trust-unsigned") == 0
 
 
 def test_an_archive_alone_has_to_be_one_of_the_release(signed: Signed) -> None:
@@ -183,17 +160,6 @@ def test_projects_have_roots_of_their_own(signed: Signed, monkeypatch: pytest.Mo
     (signed.folder / "2.root.json").unlink()
     assert signed.run() == 0, signed.machine.err
     assert len(list((signed.machine.home / STORED).glob("*.json"))) == 2
-
-
-def test_a_root_is_kept_even_if_the_one_after_it_is_forged(signed: Signed) -> None:
-    signed.sign(FIRST, SECOND, by=NEW)
-    (signed.folder / "3.root.json").write_bytes(root(ALICE, before=SECOND))
-    assert "3.root.json is signed by 1" in signed.refused()
-    assert the_root_of(signed).read_bytes() == SECOND
-    (signed.folder / "3.root.json").unlink()
-    signed.sign()
-    (signed.folder / "2.root.json").unlink()
-    assert "by 2.root.json" in signed.refused()
 
 
 @pytest.mark.parametrize("damage", [b"[" * 100_000, SECOND[:-9], SECOND.replace(b"targets", b"tarGets", 1)])

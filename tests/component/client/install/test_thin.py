@@ -12,13 +12,11 @@ from typing import Any
 import pip
 import pytest
 
-from builder.client.probe.processes import worker
 from tests.doubles.gpus import program
 from tests.doubles.library import library
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, HOST, libraries, name_of, write_release
 from tests.doubles.wheels import CUBLAS, CUDNN, WHEELS, PackageIndex, Wheel, indexing, unpacked
-from tests.support.forked import forked_pip
 from tests.support.messages import Told
 from tests.support.tables import data_text
 
@@ -38,7 +36,7 @@ def release(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def machine(tmp_path: Path, pypi: PackageIndex) -> Machine:
-    return Machine(tmp_path / "home", pip={"PIP_INDEX_URL": pypi.url}, work=forked_pip)
+    return Machine(tmp_path / "home", pip={"PIP_INDEX_URL": pypi.url})
 
 
 def installed(machine: Machine) -> dict[str, bytes]:
@@ -56,7 +54,6 @@ def refused(machine: Machine, release: Path, code: int, *flags: str) -> str:
 
 
 def test_the_wheels_are_fetched_through_pip(machine: Machine, release: Path, pypi: PackageIndex) -> None:
-    machine.work = worker
     assert machine.run("install", "--index", str(release)) == 0, machine.err
     assert "Layout thin: the release has no other." in machine.out
     assert installed(machine) == ALL
@@ -156,7 +153,6 @@ def test_the_next_python_that_has_pip_is_taken(machine: Machine, release: Path, 
 def test_a_pip_in_the_users_folder_is_not_run(
     machine: Machine, release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    machine.work = worker
     (tmp_path / "downloads").mkdir()
     (tmp_path / "downloads" / "pip.py").write_text("open('ran', 'w')\n")
     monkeypatch.chdir(tmp_path / "downloads")

@@ -15,7 +15,6 @@ from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, serving, write_release
 from tests.doubles.wheels import WHEELS, indexing
 from tests.doubles.windows_files import ACCESS_DENIED, NO_PRIVILEGE, SHARING_VIOLATION, windows
-from tests.support.forked import forked_pip
 
 VERSIONS = ("1.22.0", "1.23.1", "1.23.2")
 
@@ -103,7 +102,7 @@ def test_a_scanner_may_open_files(machine: Machine, tmp_path: Path, monkeypatch:
     monkeypatch.setattr(os, "replace", replace)
     monkeypatch.setattr(time, "sleep", waits.append)
     with indexing() as pypi:
-        machine.pip, machine.work = {"PIP_INDEX_URL": pypi.url}, forked_pip
+        machine.pip = {"PIP_INDEX_URL": pypi.url}
         run(machine, "install", "--index", str(release))
     run(machine, "verify")
     assert len(scanned) > 3 * len(WHEELS)

@@ -14,10 +14,9 @@ import tarfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
-from typing import ClassVar
+from typing import Any, ClassVar
+from unittest.mock import Mock
 
 import pytest
 import requests
@@ -32,6 +31,9 @@ from tests.doubles.loopback import LoopbackServer, QuietHandler, listening
 from tests.support.fakes.ports import FakeRunner
 from tests.support.messages import Refused, Told
 from tests.support.tables import data_text, table
+
+BUILDERS, CONTEXTS = data_text("docker/builders.txt"), data_text("docker/contexts.txt")
+"""Output of buildx 0.13."""
 
 NOWHERE = {"DOCKER_HOST": "unix:///nonexistent/docker.sock"}
 
@@ -142,25 +144,16 @@ def test_podman_is_told_by_its_name(refused: Refused) -> None:
         {"output": Path('/a,b=c/"out"')},
         {"network": False, "tags": ("x:1", "x:2")},
         {"sockets": {"compile-cache": Path("/s")}, "platform": "linux/amd64"},
-        {"push": ("h:5/n:1", "h:5/n:2")},
-        {},
+        {"push": ("h:5/n:1", "h:5/n:2"), "builder": "farm"},
+        {"builder": "far"},
     ],
     ids=" ".join,
 )
 def test_a_build_asks_for_these_flags_in_this_order(changes: dict[str, object], told: Told) -> None:
-    runner = FakeRunner()
-    DockerEngine(runner, NOWHERE).build(request(**changes), lambda _: None)
-    (argv,) = runner.calls
-    told("\n".join(argv))
-
-
-@pytest.mark.parametrize(("name", "docker"), [("farm", ["docker"]), ("far", ["docker", "--context=far"])])
-def test_the_engine_of_a_context_builds_in_that_context(name: str, docker: list[str]) -> None:
+    """``far`` is a context, whose engine is asked; ``farm`` is a builder."""
     runner = FakeRunner(answers={"docker context ls": Completed(0, CONTEXTS, "")})
-    DockerEngine(runner, NOWHERE).build(request(builder=name), lambda _: None)
-    argv = runner.calls[-1]
-    assert argv[: argv.index("buildx")] == docker
-    assert f"--builder={name}" in argv
+    DockerEngine(runner, NOWHERE).build(request(**changes), lambda _: None)
+    told("\n".join(runner.calls[-1]))
 
 
 ECHO = [
@@ -211,12 +204,6 @@ def test_an_engine_that_dies_or_is_full_is_told_so(told: Told, said: str, kind: 
     told(error)
 
 
-BUILDERS = data_text("docker/builders.txt")
-"""Output of buildx 0.13."""
-
-CONTEXTS = data_text("docker/contexts.txt")
-
-
 @pytest.mark.parametrize(
     ("flag", "command", "said", "names"),
     [
@@ -264,97 +251,74 @@ def test_buildx_that_will_do_says_its_version(refused: Refused) -> None:
             _buildx(code, said)
 
 
-@dataclass
-class Sdk:
-    """The SDK's client, its list of containers, the container it creates, and a killed process's container.
+def sdk_with(
+    *,
+    refuses: str = "",
+    blind: bool = False,
+    local: bool = True,
+    security: str = "name=seccomp,profile=builtin",
+    waits: bool = False,
+    gone: bool = False,
+    orphan: int = 0,
+    namespace: str = "",
+) -> Mock:
+    """Return the SDK's client, whose container runs ``true``.
 
-    The container runs ``true``, which ends at once.
+    ``blind``: the engine sees none of this machine's files. ``waits``: the container says something and does
+    not end; ``gone``: the engine goes away. ``orphan``: the status on the removal of a killed process's
+    container.
     """
+    container, dead, sdk = Mock(), Mock(), Mock(mounts=[], copied=[])
 
-    refused: str = ""
-    """The engine's error for every container, or empty."""
-    blind: bool = False
-    """True when the engine sees none of this machine's files."""
-    local: bool = True
-    security: tuple[str, ...] = ("name=seccomp,profile=builtin",)
-    waits: bool = False
-    """True when the container says something and does not end."""
-    gone: bool = False
-    """True when the engine goes away while the container runs."""
-    orphan: int = 0
-    """The engine's status on the removal of a killed process's container; 0 where there is none."""
-    namespace: str = str(Path("/proc/self/ns/pid").readlink())
-    labels: dict[str, str] = field(default_factory=dict)
-    mounts: list[Mount] = field(default_factory=list)
-    copied: list[str] = field(default_factory=list)
-    killed: int = 0
-
-    @property
-    def containers(self) -> Sdk:
-        return self
-
-    @property
-    def api(self) -> SimpleNamespace:
-        return SimpleNamespace(base_url="http+docker://localhost" if self.local else "https://far.example")
-
-    def info(self) -> dict[str, object]:
-        return {"SecurityOptions": list(self.security)}
-
-    def list(self, **_: object) -> tuple[Sdk, ...]:
-        ended = subprocess.Popen(["true"])
-        ended.wait()
-        self.labels = {f"{LABEL}.owner": f"{socket.gethostname()}/{self.namespace}:{ended.pid}"}
-        return (self,) if self.orphan else ()
-
-    def create(self, *_: object, mounts: Sequence[Mount], network_mode: str, **__: object) -> Sdk:
+    def create(*_: object, mounts: Sequence[Mount], network_mode: str, **__: object) -> Mock:
         assert network_mode == "none"
-        said = "bind source path does not exist" if self.blind and mounts else self.refused
-        if said:
+        if said := "bind source path does not exist" if blind and mounts else refuses:
             raise APIError("500 Server Error", explanation=said)
-        self.mounts, self.orphan = [*mounts], 0
-        return self
+        sdk.mounts = [*mounts]
+        return container
 
-    def put_archive(self, folder: str, stream: Iterable[bytes]) -> None:
+    def put_archive(folder: str, stream: Iterable[bytes]) -> None:
         assert folder == "/"
         with tarfile.open(fileobj=io.BytesIO(b"".join(stream))) as tar:
-            self.copied = [f"/{one.name}" for one in tar if one.isfile()]
+            sdk.copied = [f"/{one.name}" for one in tar if one.isfile()]
 
-    def start(self) -> None: ...
-
-    def remove(self, *, force: bool) -> None:
-        assert force
-        if self.orphan:
-            response = requests.Response()
-            response.status_code = self.orphan
-            raise APIError(f"{self.orphan} Client Error", response, "removal of container e2 is in progress")
-
-    def wait(self, timeout: int) -> dict[str, int]:
-        if self.waits:
+    def wait(timeout: int) -> dict[str, int]:
+        if waits:
             time.sleep(timeout)
-        if self.waits or self.gone:
+        if waits or gone:
             raise requests.ConnectionError("Read timed out. (read timeout=1)")
         return {"StatusCode": 0}
 
-    def kill(self) -> None:
-        self.killed += 1
-
-    def logs(self, *, stdout: bool, stderr: bool) -> bytes:
-        return b"asking the driver" if stdout and self.killed else b""
+    ended, response = subprocess.Popen(["true"]), requests.Response()
+    ended.wait()
+    response.status_code = orphan
+    here = namespace or Path("/proc/self/ns/pid").readlink()
+    dead.labels = {f"{LABEL}.owner": f"{socket.gethostname()}/{here}:{ended.pid}"}
+    dead.remove.side_effect = APIError("Client Error", response, "removal of container e2 is in progress")
+    container.configure_mock(put_archive=put_archive, wait=wait)
+    container.logs = lambda stdout, stderr: b"asking the driver" if stdout and container.kill.called else b""
+    sdk.containers.configure_mock(**{"create": create, "list.return_value": [dead] if orphan else []})
+    sdk.info.return_value = {"SecurityOptions": security.split()}
+    sdk.api.base_url = "http+docker://localhost" if local else "https://far.example"
+    sdk.ends = container.kill
+    return sdk
 
 
 @pytest.mark.parametrize(
-    ("sdk", "mode", "shown"),
+    ("how", "mode", "shown"),
     [
-        (Sdk(), 0o644, True),
-        (Sdk(), 0o600, False),
-        (Sdk(local=False), 0o644, False),
-        (Sdk(blind=True), 0o644, False),
-        (Sdk(security=("name=seccomp", "name=selinux")), 0o644, False),
+        ({}, 0o644, True),
+        ({}, 0o600, False),
+        ({"local": False}, 0o644, False),
+        ({"blind": True}, 0o644, False),
+        ({"security": "name=seccomp name=selinux"}, 0o644, False),
     ],
     ids=["here", "not the user's", "another machine", "behind a socket", "SELinux"],
 )
-def test_files_are_shown_to_a_container_or_copied(tmp_path: Path, sdk: Sdk, mode: int, shown: bool) -> None:
-    library = tmp_path / "libx.so"
+def test_files_are_shown_to_a_container_or_copied(
+    tmp_path: Path, how: dict[str, Any], mode: int, shown: bool
+) -> None:
+    sdk, library = sdk_with(**how), tmp_path / "libx.so"
     library.write_bytes(b"x")
     library.chmod(mode)
     assert ran(sdk, files={"/in/libx.so": library}).code == 0
@@ -363,42 +327,45 @@ def test_files_are_shown_to_a_container_or_copied(tmp_path: Path, sdk: Sdk, mode
     assert sdk.copied == ([] if shown else ["/in/libx.so"])
 
 
-def ran(sdk: Sdk, **changes: object) -> Completed:
+def ran(sdk: Mock, **changes: object) -> Completed:
     """Return how a container ended that runs ``true`` through this SDK."""
     engine = DockerEngine(FakeRunner(), {})
-    engine._client = sdk  # type: ignore[assignment]
+    engine._client = sdk
     return engine.run(ContainerRun(**{"image": "bare", "argv": ("true",), "files": {}, **changes}))  # type: ignore[arg-type]
 
 
 def test_a_container_that_does_not_end_is_ended_with_what_it_said() -> None:
     """Defect: after 15 minutes it was told as an engine that went away."""
-    sdk = Sdk(waits=True)
-    assert (ran(sdk, seconds=1), sdk.killed) == (Completed(OVERTIME, "asking the driver", ""), 1)
+    sdk = sdk_with(waits=True)
+    assert ran(sdk, seconds=1) == Completed(OVERTIME, "asking the driver", "")
+    sdk.ends.assert_called_once_with()
 
 
-@pytest.mark.parametrize("sdk", [Sdk(orphan=404), Sdk(orphan=409), Sdk(orphan=500, namespace="pid:[1]")])
-def test_an_orphan_that_another_removes_or_cannot_see_is_no_refusal(sdk: Sdk) -> None:
+@pytest.mark.parametrize("how", [{"orphan": 404}, {"orphan": 409}, {"orphan": 500, "namespace": "pid:[1]"}])
+def test_an_orphan_that_another_removes_or_cannot_see_is_no_refusal(how: dict[str, Any]) -> None:
     """Defect: of two builds that began at once after a kill, one ended with Docker's 409.
 
     Defect: a build in a container took the running ones outside for dead, whose ids it cannot see.
     """
-    assert ran(sdk).code == 0
+    assert ran(sdk_with(**how)).code == 0
 
 
 @pytest.mark.parametrize(
-    ("sdk", "error"),
+    ("how", "error"),
     [
-        (Sdk(gone=True), ToolMissingError),
-        (Sdk(orphan=500), CommandError),
+        ({"gone": True}, ToolMissingError),
+        ({"orphan": 500}, CommandError),
         # dockerd 26.1, while copying a file
-        (Sdk(refused="write /inspect/libx.so: no space left on device"), DiskError),
-        (Sdk(refused="no such image: bare"), CommandError),
+        ({"refuses": "write /inspect/libx.so: no space left on device"}, DiskError),
+        ({"refuses": "no such image: bare"}, CommandError),
     ],
     ids=["gone", "orphan", "full", "no image"],
 )
-def test_what_an_engine_refuses_has_its_kind(refused: Refused, sdk: Sdk, error: type[BuilderError]) -> None:
+def test_what_an_engine_refuses_has_its_kind(
+    refused: Refused, how: dict[str, Any], error: type[BuilderError]
+) -> None:
     with refused(error):
-        ran(sdk)
+        ran(sdk_with(**how))
 
 
 @pytest.mark.parametrize(

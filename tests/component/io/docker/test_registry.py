@@ -15,7 +15,7 @@ from docker.auth import AuthConfig
 from builder.errors import ConfigError, TransferError
 from builder.io.docker.registry import IndexEntry, Registry, cli_logins, may_get_login, push_index, read_image
 from tests.doubles.loopback import listening
-from tests.doubles.registry import IMAGE, Handler, Served, digest
+from tests.doubles.registry import IMAGE, Served, digest
 from tests.support.messages import Refused, Told
 from tests.support.tables import table
 from tests.support.tls_server import unknown_tls_server
@@ -101,7 +101,7 @@ EVE = {"username": "eve", "password": "guess"}
 
 ELSEWHERE = "http://localhost:1/token"
 
-REFUSALS: dict[str, tuple[dict[str, str], dict[str, str]]] = {
+REFUSALS: dict[str, tuple[dict[str, object], dict[str, str]]] = {
     "nobody": ({"login": "Basic"}, {}),
     "a guess": ({"login": "Basic"}, EVE),
     "a guess, by a token": ({"login": "Bearer"}, EVE),
@@ -109,17 +109,27 @@ REFUSALS: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "none of that scheme": ({"login": "Bearer", "realm": "ftp://host"}, {}),
     "a password for another host": ({"login": "Bearer", "realm": ELSEWHERE}, ADA),
     "a token for another host": ({"login": "Bearer", "realm": ELSEWHERE}, {"identitytoken": "kept"}),
+    "a strange token": ({"login": "Bearer", "anonymous": True, "token": ["secret"]}, {}),
+    "no image": ({"manifests": {}}, {}),
+    "a page in its place": ({"manifests": {"1": (IMAGE, b"<html>")}}, {}),
+    "too many requests": ({"faults": {"manifest": "429"}}, {}),
+    "out of order": ({"faults": {"manifest": "503"}}, {}),
+    "no right to write": ({"faults": {"put-manifest": "403"}}, {}),
 }
+"""What the registry is like, and the login."""
 
 
 @pytest.mark.parametrize("refusal", REFUSALS)
-def test_who_may_not_is_told_and_no_password_is_shown(served: Served, refused: Refused, refusal: str) -> None:
+def test_what_is_refused_is_told_and_no_password_is_shown(
+    served: Served, refused: Refused, refusal: str
+) -> None:
     changes, login = REFUSALS[refusal]
-    served.image("1", "sha256:1")
+    image = served.image("1", "sha256:1")
     for name, value in changes.items():
         setattr(served, name, value)
     with refused(TransferError):
         read_image(registry(served, login), "1", AMD64)
+        push_index(registry(served, login), ["1"], [IndexEntry(image, AMD64, ())])
 
 
 def test_without_a_login_any_service_for_tokens_is_asked(served: Served) -> None:
@@ -128,14 +138,6 @@ def test_without_a_login_any_service_for_tokens_is_asked(served: Served) -> None
     served.realm = served.realm.replace("127.0.0.1", "localhost")
     read_image(registry(served), "1", AMD64)
     assert served.asked
-
-
-def test_what_is_not_there_is_told(served: Served, refused: Refused) -> None:
-    for page in ("", "<html>"):
-        if page:
-            served.hold("1", IMAGE, page.encode())
-        with refused(TransferError):
-            read_image(registry(served), "1", AMD64)
 
 
 def test_a_host_that_is_not_trusted_without_tls_gets_no_login(served: Served) -> None:
@@ -180,13 +182,6 @@ def test_a_login_is_sent_over_tls_alone(monkeypatch: pytest.MonkeyPatch) -> None
     assert [call.args[0].url for call in send.call_args_list] == ["https://registry.example/v2/"]
 
 
-def test_a_strange_token_is_told(served: Served, monkeypatch: pytest.MonkeyPatch, refused: Refused) -> None:
-    served.login, answer = "Bearer", b'{"token": ["secret"]}'
-    monkeypatch.setattr(Handler, "give_token", lambda self, _: self.answer(200, "application/json", answer))
-    with refused(TransferError):
-        read_image(registry(served), "1", AMD64)
-
-
 def test_a_helper_that_keeps_passwords_and_fails_is_told(
     served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Refused
 ) -> None:
@@ -197,17 +192,6 @@ def test_a_helper_that_keeps_passwords_and_fails_is_told(
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     with refused(TransferError):
         read_image(by_logins(served, AuthConfig({"credsStore": "locked"})), "1", AMD64)
-
-
-@pytest.mark.parametrize(
-    ("route", "status"), [("manifest", "429"), ("manifest", "503"), ("put-manifest", "403")]
-)
-def test_a_refusal_says_what_to_do(served: Served, refused: Refused, route: str, status: str) -> None:
-    image = served.image("1", "sha256:1")
-    served.fail(route, status)
-    with refused(TransferError):
-        read_image(registry(served), "1", AMD64)
-        push_index(registry(served), ["1"], [IndexEntry(image, AMD64, ())])
 
 
 def test_a_registry_whose_certificate_nobody_knows_gets_no_login(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from builder.errors import BuilderError, ConfigError, IntegrityError, TransferEr
 from builder.files.digest import LocalFile
 from builder.files.http_client import named_wait, sent_at
 from builder.publish.assets import Asset, Release
-from builder.publish.github.http import GitHubHttp, RetryPolicy, lacks_scope, rate_limit_wait, reason_of
+from builder.publish.github.http import GitHubHttp, lacks_scope, rate_limit_wait, reason_of
 from builder.publish.github.releases import GitHub
 from builder.publish.prepare import PublishOptions
 from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
@@ -76,25 +76,16 @@ def test_a_token_needs_the_right_to_write(
     assert [(seen.method, seen.path) for seen in double.requests] == [("GET", f"/repos/{REPOSITORY}")]
 
 
-@pytest.mark.parametrize(("kind", "times"), [("moved", 1), ("half", ATTEMPTS), ("other", 1)])
+@pytest.mark.parametrize(
+    ("route", "kind", "times"),
+    [("access", "moved", 1), ("access", "half", ATTEMPTS), ("access", "other", 1), ("list", "other", 1)],
+)
 def test_an_answer_of_something_else_is_told(
-    double: GitHubDouble, host: GitHub, refused: Refused, kind: str, times: int
+    double: GitHubDouble, host: GitHub, refused: Refused, route: str, kind: str, times: int
 ) -> None:
-    double.fail("access", kind, times=times)
+    double.fail(route, kind, times=times)
     with refused(TransferError):
-        host.require_access()
-
-
-def test_releases_that_are_no_list_are_told(double: GitHubDouble, host: GitHub, refused: Refused) -> None:
-    double.fail("list", "other")
-    with refused(TransferError):
-        host.drafts("v1")
-
-
-def test_publishing_with_a_lost_answer_comes_once(double: GitHubDouble, host: GitHub, draft: Release) -> None:
-    double.fail("publish", "landed")
-    assert not host.publish(draft, "", "").draft
-    assert [seen.method for seen in double.writes()] == ["PATCH"]
+        host.require_access() if route == "access" else host.drafts("v1")
 
 
 @pytest.mark.parametrize("kind", [None, "direct", "502-cut", "hangup", "corrupt"])
@@ -213,12 +204,6 @@ def test_an_earlier_asset_of_the_right_size_is_read_first(digestless: Desk, publ
         assert_published(digestless)
 
 
-@pytest.mark.parametrize("kind", ["502", "hangup", "cut", "corrupt"])
-def test_reading_back_survives_faults(digestless: Desk, kind: str) -> None:
-    digestless.github.fail("asset", kind, after=10)
-    assert_published(digestless)
-
-
 def test_a_draft_that_is_shown_by_its_tag_is_still_one(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.publish(DRAFT)
     monkeypatch.setattr(desk.github, "published", lambda tag: next(iter(desk.github.releases.values())))
@@ -319,12 +304,6 @@ def test_no_header_is_too_odd_to_be_read(after: str, reset: str) -> None:
     assert wait is None or wait >= 0
     sent_at(headers)
     lacks_scope({"X-OAuth-Scopes": after})
-
-
-def test_pauses_of_our_own_double_up_to_the_cap() -> None:
-    patience = RetryPolicy()
-    assert [patience.pause(0.0, number) for number in range(1, 7)] == [10, 20, 40, 80, 160, 300]
-    assert [patience.pause(7.0, number) for number in (1, 6)] == [7, 7]
 
 
 def test_a_request_that_gave_up_is_not_repeated_by_its_sender(http_of: Callable[..., GitHubHttp]) -> None:

@@ -9,11 +9,10 @@ from zipfile import ZipFile
 import pytest
 
 from builder.build.verbs.releases import releasing
-from builder.errors import CheckFailedError, IntegrityError, ReleaseConflictError
+from builder.errors import IntegrityError, ReleaseConflictError
 from builder.publish.wheels.index import add_wheels
 from tests.doubles.github import GitHubDouble
 from tests.support.factories import official_wheels as official
-from tests.support.factories.mirroring import stamps
 from tests.support.factories.official_wheels import PLATFORM, PYTHONS
 from tests.support.factories.publishing import TAG
 from tests.support.factories.signing import signing
@@ -128,16 +127,6 @@ def test_a_mirror_without_wheels_has_no_pages(stall: WheelShop) -> None:
     assert list(wheel_files(stall.root / TAG)) == []
 
 
-def test_pages_are_written_once_and_those_that_a_kill_left_out_by_the_next_run(stall: WheelShop) -> None:
-    stall.mirror()
-    before, content = stamps(stall.root), (stall.root / PAGE).read_bytes()
-    stall.mirror()
-    assert stamps(stall.root) == before
-    (stall.root / PAGE).unlink()
-    stall.mirror()
-    assert (stall.root / PAGE).read_bytes() == content
-
-
 @pytest.mark.parametrize("wheels", [True, False])
 def test_somebody_elses_pages_are_left_alone_before_a_write(stall: WheelShop, wheels: bool) -> None:
     """Without wheels too, where an older release has some."""
@@ -176,13 +165,3 @@ def test_a_damaged_wheel_is_not_released(stall: WheelShop) -> None:
         archive.writestr("onnxruntime/added.py", b"")
     with pytest.raises(IntegrityError, match=r"added\.py"):
         add_wheels(stall.shop)
-
-
-def test_every_package_that_cannot_be_read_is_told_at_once(stall: WheelShop) -> None:
-    broken = [f"ortpacks-{name}-1.23.2-cuda12.9-linux-x64.tar.zst" for name in ("latest", "legacy")]
-    for name in broken:
-        (stall.dist / name).write_bytes(b"half")
-    with pytest.raises(
-        CheckFailedError, match=rf"(?s)cannot be released.*R012 {broken[0]}.*R012 {broken[1]}"
-    ):
-        stall.mirror()

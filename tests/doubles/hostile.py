@@ -110,7 +110,7 @@ def says(line: bytes) -> Fault:
 
 
 def dribbles(head: bytes, piece: bytes = b"x", times: int = 400, pause: float = 0.002) -> Fault:
-    """Return a fault that sends ``head`` and then ``piece`` so many times, with a pause in seconds after each.
+    """Return a fault that sends ``head`` and then ``piece`` so many times; ``pause``: seconds after each.
 
     ``SIZE`` in ``head`` stands for the file's size; with it the pieces are the bytes of the file.
     """

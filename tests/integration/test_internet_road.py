@@ -28,14 +28,9 @@ from tests.integration.faults_world import need_root, replace
 from tests.integration.internet import Clone, cloned, engine_on
 from tests.support import ROOT
 from tests.support.cache_servers import registry_server
-from tests.support.factories.internet import (
-    ARCHIVE,
-    GITHUB,
-    GITLAB,
-    InternetMaker,
-    edit_project,
-)
-from tests.support.factories.redist import RELEASE, git
+from tests.support.factories.internet import ARCHIVE, GITHUB, GITLAB, InternetMaker, edit_project
+from tests.support.factories.redist import RELEASE
+from tests.support.factories.sources import git
 
 pytestmark = pytest.mark.thorough
 
@@ -107,7 +102,7 @@ def lock_of(clone: Clone) -> Lock:
 
 
 def commit_of(world: World, source: str, version: str) -> str:
-    return git(world.site(source), "rev-parse", f"v{version}^{{commit}}").strip()
+    return git(world.site(source), "rev-parse", f"v{version}^{{commit}}")
 
 
 def built(clone: Clone, *more: str) -> Manifest:

@@ -101,25 +101,31 @@ def test_the_matrix_is_what_run_says_or_nothing_is_built(runner: Runner, variant
     assert not (runner.folder / "none").exists()
 
 
-@pytest.mark.parametrize(("status", "ends"), [(0, 0), (3, 0), (5, 5)])
-def test_an_architecture_without_a_compile_is_no_failure(runner: Runner, status: int, ends: int) -> None:
-    """Exit code 3 means that the official wheel serves the variant."""
-    runner.stand_in(f"exit {status}")
-    assert runner.step(COMPILE).returncode == ends
-    assert runner.ran == "compile --variant latest --arch 90 --profile full --base redist --into store\n"
-
-
 @pytest.mark.parametrize(
-    ("profile", "status", "said"),
-    [("full", 0, ""), ("full", 124, "::error::time is up"), ("full", 5, ""), ("lean", 0, "")],
+    ("step", "profile", "status", "ends", "said"),
+    [
+        *((COMPILE, "full", status, ends, "") for status, ends in ((0, 0), (3, 0), (5, 5))),
+        *(
+            (BUILD, profile, status, status, "")
+            for profile, status in (("full", 0), ("full", 5), ("lean", 0))
+        ),
+        (BUILD, "full", 124, 124, "::error::time is up"),
+    ],
 )
-def test_a_build_says_when_its_time_is_up(runner: Runner, profile: str, status: int, said: str) -> None:
+def test_a_job_ends_as_run_does_unless_there_is_nothing_to_compile(
+    runner: Runner, step: str, profile: str, status: int, ends: int, said: str
+) -> None:
+    """Exit code 3 means that the official wheel serves the variant, 124 that time is up."""
     runner.stand_in(f"exit {status}")
-    done = runner.step(BUILD, PROFILE=profile)
-    assert (done.returncode, done.stdout.partition(":  ")[0].startswith(said)) == (status, True)
-    assert runner.ran == (
-        f"build --variant latest --profile {profile} --base redist {'--release ' * (profile == 'full')}"
-        "--compile-cache store\n"
+    done = runner.step(step, PROFILE=profile)
+    assert (done.returncode, done.stdout.startswith(said)) == (ends, True)
+    more = "--release " * (profile == "full")
+    assert (
+        runner.ran
+        == {
+            COMPILE: "compile --variant latest --arch 90 --profile full --base redist --into store\n",
+            BUILD: f"build --variant latest --profile {profile} --base redist {more}--compile-cache store\n",
+        }[step]
     )
 
 

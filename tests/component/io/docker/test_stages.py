@@ -16,7 +16,7 @@ from builder.config.variants import Origin, SuiteSystem
 from builder.errors import BuilderError, CommandError, ConfigError, DiskError
 from builder.io.docker.engine import ImageBuild
 from tests.support.factories import packages
-from tests.support.factories.rendered import NVCC, RENDERED
+from tests.support.factories.rendered import CUDNN, NVCC, RENDERED
 from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRootfs, FakeStore
 from tests.support.messages import Refused, Told
 from tests.support.tables import data_text
@@ -173,6 +173,19 @@ def test_inputs_are_linked_or_else_copied(yard: Yard, monkeypatch: pytest.Monkey
     yard.lay_out()
     file = yard.place.context / "debs/nvcc.deb"
     assert (file.read_text(), file.samefile(yard.cache / "nvcc.deb")) == (NVCC.spec, linked)
+
+
+@pytest.mark.parametrize(("jobs", "network"), [(7, False), (None, True)])
+def test_a_build_is_asked_for_with_everything_it_reads(yard: Yard, jobs: int | None, network: bool) -> None:
+    yard.lay_out()
+    yard.jobs = jobs
+    yard.export(network=network)
+    (request,) = yard.engine.builds
+    assert (request.dockerfile, request.context) == (yard.place.dockerfile, yard.place.context)
+    assert (request.target, request.builder, request.network) == ("artifact", "remote", network)
+    assert request.args == {**({"JOBS": str(jobs)} if jobs else {}), "MEMORY_MIB": "6144"}
+    assert request.contexts == {"cudnn": yard.cache / CUDNN.spec}
+    assert request.output not in {None, yard.place.artifact}
 
 
 def test_a_build_replaces_what_the_last_one_or_a_killed_one_left(yard: Yard) -> None:

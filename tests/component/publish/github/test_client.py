@@ -21,7 +21,7 @@ from builder.errors import BuilderError, ConfigError, IntegrityError, TransferEr
 from builder.files.digest import LocalFile
 from builder.files.http_client import named_wait, sent_at
 from builder.publish.assets import Asset, Release
-from builder.publish.github.http import GitHubHttp, lacks_scope, rate_limit_wait, reason_of
+from builder.publish.github.http import GitHubHttp, RetryPolicy, lacks_scope, rate_limit_wait, reason_of
 from builder.publish.github.releases import GitHub
 from builder.publish.prepare import PublishOptions
 from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
@@ -37,9 +37,26 @@ WORKFLOWS = "ghs_doubleOfAWorkflowsToken"
 """GitHub says of an installation's token that it may not push: semantic-release/github, lib/verify.js."""
 
 
+Clients = Callable[..., GitHubHttp]
+
+
 @pytest.fixture
-def host(double: GitHubDouble, time: FakeTime, reporter: FakeReporter) -> GitHub:
-    return github(f"{double.url}/", TOKEN, time, reporter)
+def double(desk: Desk) -> GitHubDouble:
+    return desk.github
+
+
+@pytest.fixture
+def host(desk: Desk) -> GitHub:
+    return github(f"{desk.github.url}/", TOKEN, desk.time, desk.reporter)
+
+
+@pytest.fixture
+def http_of(desk: Desk) -> Clients:
+    """Return a function from an address to its client, with the desk's reporter and clock."""
+    ports = {"reporter": desk.reporter, "sleep": desk.time.sleep, "clock": desk.time.clock}
+    return lambda api, attempts=8: GitHubHttp(
+        api=api, token=TOKEN, policy=RetryPolicy(attempts=attempts), **ports
+    )
 
 
 @pytest.fixture
@@ -125,7 +142,7 @@ def test_more_bytes_than_asked_for_are_not_read(
     ids=["gone", "shorter", "longer"],
 )
 def test_a_file_that_changes_while_it_is_sent_is_an_error_or_cut_to_what_was_hashed(
-    host: GitHub, draft: Release, reporter: FakeReporter, tmp_path: Path, content: bytes | None, error: str
+    host: GitHub, draft: Release, desk: Desk, tmp_path: Path, content: bytes | None, error: str
 ) -> None:
     """The network is not blamed: no request is repeated, also not the next one on the connection."""
     file, again = tmp_path / "a.bin", tmp_path / "b.bin"
@@ -138,7 +155,7 @@ def test_a_file_that_changes_while_it_is_sent_is_an_error_or_cut_to_what_was_has
             host.upload(draft, LocalFile(file, 10, digest))
     else:
         assert [host.upload(draft, LocalFile(one, 10, digest)).size for one in (file, again)] == [10, 10]
-    assert reporter.lines == []
+    assert desk.reporter.lines == []
 
 
 @pytest.mark.parametrize(
@@ -158,8 +175,6 @@ def test_a_cut_tls_connection_is_tried_again(host: GitHub, cause: ssl.SSLError, 
 
 
 DRAFT = PublishOptions(draft=True)
-
-Clients = Callable[..., GitHubHttp]
 
 
 @pytest.fixture
@@ -253,33 +268,34 @@ def test_the_token_is_not_sent_over_plain_http_elsewhere(http_of: Clients, api: 
 
 
 @pytest.mark.parametrize(
-    "api",
+    ("api", "repository"),
     [
-        *("http://git.example", "http://127.0.0.1@git.example", "http://localhost.git.example"),
-        *("https://user:secret@git.example", ""),
+        ("http://git.example", REPOSITORY),
+        ("http://127.0.0.1@git.example", REPOSITORY),
+        ("http://localhost.git.example", REPOSITORY),
+        ("https://user:secret@git.example", REPOSITORY),
+        ("", REPOSITORY),
+        ("http://127.0.0.1:9", "a/../b"),
+        ("http://127.0.0.1:9", "https://x-access-token:secret@github.com/ada/ortpacks"),
     ],
 )
-def test_an_api_that_a_token_may_not_go_to_is_refused(refused: Refused, http_of: Clients, api: str) -> None:
+def test_an_address_that_a_token_may_not_go_to_is_refused(
+    refused: Refused, http_of: Clients, api: str, repository: str
+) -> None:
     with refused(ConfigError):
-        http_of(api)
-
-
-@pytest.mark.parametrize("repository", ["a/../b", "https://x-access-token:secret@github.com/ada/ortpacks"])
-def test_a_repository_that_is_none_is_refused(refused: Refused, http_of: Clients, repository: str) -> None:
-    with refused(ConfigError):
-        GitHub(repository=repository, http=http_of("http://127.0.0.1:9"), reporter=FakeReporter())
+        GitHub(repository=repository, http=http_of(api), reporter=FakeReporter())
 
 
 @pytest.mark.parametrize(
     ("host", "cause"), [("https://api..example", ".*label empty or too long"), (None, "Connection refused")]
 )
-def test_nobody_there_is_said_at_once(http_of: Clients, time: FakeTime, host: str | None, cause: str) -> None:
+def test_nobody_there_is_said_at_once(http_of: Clients, desk: Desk, host: str | None, cause: str) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         address = host or f"http://127.0.0.1:{taken.getsockname()[1]}"
     with pytest.raises(TransferError, match=rf"^{address.partition('//')[2]} does not answer: {cause}"):
         http_of(address).call("GET", "/", wanted=(200,))
-    assert time.slept == []
+    assert desk.time.slept == []
 
 
 NOVEMBER_1994 = 784_111_777
@@ -306,7 +322,7 @@ def test_no_header_is_too_odd_to_be_read(after: str, reset: str) -> None:
     lacks_scope({"X-OAuth-Scopes": after})
 
 
-def test_a_request_that_gave_up_is_not_repeated_by_its_sender(http_of: Callable[..., GitHubHttp]) -> None:
+def test_a_request_that_gave_up_is_not_repeated_by_its_sender(http_of: Clients) -> None:
     tried: list[str] = []
 
     def send() -> None:
@@ -319,15 +335,13 @@ def test_a_request_that_gave_up_is_not_repeated_by_its_sender(http_of: Callable[
     assert tried == ["read back"] * 3
 
 
-def test_waits_grow_up_to_the_cap(
-    double: GitHubDouble, http_of: Callable[..., GitHubHttp], time: FakeTime
-) -> None:
+def test_waits_grow_up_to_the_cap(desk: Desk, http_of: Clients) -> None:
     """docs.github.com: "wait for at least one minute", then "an exponentially increasing amount of time"."""
-    host = GitHub(repository=REPOSITORY, http=http_of(double.url), reporter=FakeReporter())
+    host = GitHub(repository=REPOSITORY, http=http_of(desk.github.url), reporter=FakeReporter())
     for times in (6, 1):
-        double.fail("create", "secondary", times=times)
+        desk.github.fail("create", "secondary", times=times)
         host.create_draft(f"v{times}", "", "")
-    assert pauses(time) == [60, 120, 240, 300, 300, 300, 60]
+    assert pauses(desk.time) == [60, 120, 240, 300, 300, 300, 60]
 
 
 @pytest.mark.parametrize("kind", ["retry-after", "date", "reset"])
@@ -355,7 +369,7 @@ def test_a_refusal_of_nonsense_is_its_status_line() -> None:
     assert reason_of(answer) == "Forbidden"
 
 
-def test_what_a_host_says_is_one_line(http_of: Callable[..., GitHubHttp], reporter: FakeReporter) -> None:
+def test_what_a_host_says_is_one_line(http_of: Clients, desk: Desk) -> None:
     errors = [TransferError("GitHub answered 500: a\n  ✓ uploaded", retry_after=0.0)]
 
     def attempt() -> str:
@@ -364,4 +378,4 @@ def test_what_a_host_says_is_one_line(http_of: Callable[..., GitHubHttp], report
         return "done"
 
     assert http_of("https://x").retry("upload x", attempt) == "done"
-    assert [len(line.splitlines()) for line in reporter.lines] == [1]
+    assert [len(line.splitlines()) for line in desk.reporter.lines] == [1]

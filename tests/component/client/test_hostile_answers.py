@@ -55,6 +55,24 @@ def test_what_is_not_the_file_has_an_end(signed: Signed, server: Server, documen
     assert sum(path == f"/{document}" for path, _ in server.requests) <= (1 if kind in ENDLESS else 6)
 
 
+@pytest.mark.parametrize("flags", [[], ["--trust-unsigned"]])
+@pytest.mark.parametrize("kind", [*ENDLESS, "-5", "a body"])
+def test_self_update_ends(
+    signed: Signed, server: Server, tmp_path: Path, kind: str, flags: list[str]
+) -> None:
+    program = signed.machine.program = tmp_path / "ortpacks.pyz"
+    program.write_bytes(b"the old one")
+    (signed.folder / "ortpacks.pyz").write_bytes(b"the new one")
+    (signed.folder / "SHA256SUMS").write_text(f"{'0' * 64}  ortpacks.pyz\n")
+    signed.sign()
+    body = floods(b"HTTP/1.1 200 OK\r\n\r\n", b"x")
+    server.always["ortpacks.pyz"] = {**ENDLESS, **WRONG, "a body": body}[kind]
+    failed(signed, server, "self-update", *flags)
+    assert all(sent < FLOOD for sent in server.flooded)
+    assert program.read_bytes() == b"the old one"
+    assert {path.name for path in tmp_path.iterdir()} <= {"ortpacks.pyz", "release", "home"}
+
+
 def test_lines_that_come_slowly_are_no_progress(signed: Signed, server: Server) -> None:
     """8 KiB a second of them is faster than the least that a file may take."""
     signed.machine.tick = 1.0

@@ -15,6 +15,7 @@ import pytest
 from builder.client import cli
 from builder.formats.trust import TARGETS
 from builder.io.archive.client_zipapp import build_client
+from tests.doubles.hostile import CHUNKED, floods
 from tests.doubles.machine import NOW, Machine
 from tests.doubles.release import FILES, Server, serving, write_release
 from tests.support import ROOT
@@ -119,6 +120,15 @@ def wrong_document(mirror: Mirror) -> None:
     mirror.put("index.json", evil)
 
 
+def endless(name: str) -> Callable[[Mirror], None]:
+    def attack(mirror: Mirror) -> None:
+        mirror.offer("1.23.2")
+        where = mirror.archive().name if name == "archive" else name
+        mirror.server.always[where] = floods(CHUNKED, b"400\r\n" + b" " * 1024 + b"\r\n")
+
+    return attack
+
+
 def half_a_root(mirror: Mirror) -> None:
     """Alice's root key alone, where two are needed."""
     theirs = root(ALICE, before=FIRST, release_keys=[MALLORY.public])
@@ -164,6 +174,10 @@ ATTACKS: dict[str, tuple[Callable[[Mirror], object], int, str]] = {
     ),
     "rollback": (lambda m: m.offer("1.21.0", now=BEFORE - timedelta(days=1)), 7, "is older than the release"),
     "freeze": (lambda m: m.offer("1.21.0", now=NOW - timedelta(days=730)), 7, "was signed until 2026-11-21"),
+    "endless data: the index": (endless("index.json"), 10, "larger than"),
+    "endless data: the signature": (endless(TARGETS), 10, "larger than"),
+    "endless data: the next root": (endless("2.root.json"), 10, "larger than"),
+    "endless data: an archive": (endless("archive"), 7, "more than the bytes promised"),
     "mix-and-match: index and signature": (
         spliced("index.json", "1.22.5"), 7, "index.json is not what was signed",
     ),
@@ -185,7 +199,7 @@ ATTACKS: dict[str, tuple[Callable[[Mirror], object], int, str]] = {
     "withheld root after a later one": (withheld_from_the_middle, 7, "by 2.root.json, 1 is needed"),
 }  # fmt: skip
 """What is done, the exit code of the next ``install``, and the reason. The row at the threshold is what one
-stolen release key can do (docs/trust.md). ``test_hostile_answers`` has the attack "endless data"."""
+stolen release key can do (docs/trust.md)."""
 
 
 @pytest.fixture

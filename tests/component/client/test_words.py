@@ -43,6 +43,12 @@ def test_what_was_chosen_and_why_is_said_before_the_question(machine: Machine, r
     assert machine.asked[0].endswith("MiB on the disk)? [Y/n]")
 
 
+def test_what_takes_its_time_is_said(machine: Machine, release: Path) -> None:
+    assert machine.run("install", "--index", str(release)) == 0
+    told = [line.partition(" ")[0] for line in machine.err.splitlines()]
+    assert told == [name_of("modern"), "", "Unpacking", "Trying"]
+
+
 @pytest.mark.parametrize("flag", ["--quiet", "-q"])
 def test_quiet_leaves_the_answer_and_the_errors(machine: Machine, release: Path, flag: str) -> None:
     with serving(release) as server:
@@ -94,6 +100,14 @@ def test_the_reference_names_every_exit_code_of_an_error_of_the_client(machine: 
              errors.LoadError)  # fmt: skip
     assert {0, cli.INTERRUPTED, BROKEN_PIPE, *(kind.exit_code for kind in kinds)} == set(arguments.EXIT_CODES)
     assert all(f"\n{code:>3}  {meaning}\n" in machine.out for code, meaning in arguments.EXIT_CODES.items())
+
+
+@pytest.mark.parametrize(("platform", "start"), [("win-x64", "$env:"), ("linux-x64", "export ")])
+def test_env_speaks_the_platforms_shell(machine: Machine, release: Path, platform: str, start: str) -> None:
+    assert machine.run("install", "--index", str(release)) == 0
+    machine.platform = platform
+    assert machine.run("env") == 0, machine.err
+    assert all(line.startswith(start) for line in machine.out.splitlines())
 
 
 MIB = 2**20
@@ -154,6 +168,10 @@ def test_a_line_is_as_wide_as_the_terminal(columns: int) -> None:
     (line,) = metered((0.0, 1, 3000), columns=columns)
     assert len(line) == len("\r") + max(columns - 1, 1)
     assert "\r  0 % of 2.93 GiB".startswith(line.rstrip())
+
+
+def test_the_next_file_begins_anew() -> None:
+    assert "1.0 MiB/s, 9 s left" in metered((0.0, 10, 10), (1000.0, 1, 20), (1010.0, 11, 20))[-1]
 
 
 GPU = {"ORTPACKS_FORCE_CC": "8.6", "ORTPACKS_FORCE_DRIVER": "570.133.07"}
@@ -280,3 +298,9 @@ def test_a_full_system_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     assert "no more memory or threads" in machine.err
     assert machine.litter() == []
     assert machine.run("install", "--index", str(index)) == 0, machine.err
+
+
+def test_what_is_said_has_no_login() -> None:
+    stderr = io.StringIO()
+    Output(None, stderr).say("from https://user:s3cret@host/x?sig=s3cret or https://USER:PASSWORD@HOST")
+    assert stderr.getvalue() == "from https://…@host/x?sig=… or https://USER:PASSWORD@HOST\n"

@@ -3,6 +3,8 @@
 import random
 import shutil
 import ssl
+import subprocess
+import sys
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +20,7 @@ from builder.files.http_opener import open_url, trusted_certificates
 from builder.io.transfer import HttpTransfer
 from tests.doubles.fileserver import FileServer, serve
 from tests.doubles.loopback import LoopbackServer, QuietHandler, listening
+from tests.support import ROOT
 from tests.support.fakes.ports import FakeReporter
 from tests.support.tls_server import make_certificate
 
@@ -171,6 +174,16 @@ def test_a_file_without_certificates_is_named(tmp_path: Path, content: bytes | N
         bundle.write_bytes(content)
     with pytest.raises(TransferError, match=rf"no certificates can be read in {bundle}, which REQUESTS_CA"):
         download("https://127.0.0.1:9/x", tmp_path, {"REQUESTS_CA_BUNDLE": str(bundle)})
+
+
+def test_the_client_trusts_a_named_certificate_alone(certificate: Path, tmp_path: Path) -> None:
+    named = {"REQUESTS_CA_BUNDLE": str(certificate)}
+    with served([], by=certificate) as host:
+        argv = [sys.executable, "-m", "builder.client", "select", "--index", f"https://{host}/index.json"]
+        for more, said in (({}, "CERTIFICATE_VERIFY_FAILED"), (named, "index.json: ")):
+            env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "ORTPACKS_FORCE_CC": "8.6", **more}
+            done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+            assert (said in done.stderr, "VERIFY_FAILED" in done.stderr) == (True, not more), done.stderr
 
 
 def test_requests_name_goes_before_curls() -> None:

@@ -126,6 +126,14 @@ def test_github_tells_nothing(desk: Desk, told: Told, enterprise: str | None, fa
     told("\n".join(line for line in desk.reporter.lines if "immutable" in line))
 
 
+def test_a_rate_limit_is_not_taken_for_a_token_that_may_not_ask(asked: Desk) -> None:
+    asked.github.immutable = True
+    asked.github.fail("immutable", "secondary")
+    asked.publish()
+    assert times_asked(asked) == 2
+    assert UNKNOWN not in asked.output
+
+
 def test_a_release_that_comes_out_changeable_all_the_same_is_taken_back(asked: Desk) -> None:
     asked.github.immutable = True
     asked.github.fail("publish", "mutable")

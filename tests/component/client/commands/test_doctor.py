@@ -18,11 +18,12 @@ from builder.client.commands import doctor
 from builder.client.commands.doctor import answer_doctor, mounted_noexec, shadows
 from builder.client.commands.python_distributions import distributions
 from builder.client.context import CommandAnswer
-from builder.client.doctor.observations import Distribution, Shadow
+from builder.client.doctor.observations import Distribution, Kernel, PciCard, Shadow
 from builder.client.install.current import folder_in_use
 from builder.client.install.prefix import Prefix
 from builder.client.probe.loaded import mapped_files
 from builder.client.probe.processes import ProcessAnswer
+from builder.client.probe.system import driver_on_disk, read_kernel
 from builder.client.trials import ort_calls
 from builder.client.trials.try_out import OrtTrials
 from builder.files.disk import is_writable
@@ -47,6 +48,17 @@ def put(path: Path, content: bytes = b"") -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
     return path
+
+
+def pci(root: Path, address: str, vendor: str, kind: str, device: str, driver: str | None = None) -> None:
+    """Write a PCI device in the form of sysfs (kernel ABI document sysfs-bus-pci)."""
+    folder = root / "sys/bus/pci/devices" / address
+    for name, value in (("vendor", vendor), ("class", kind), ("device", device)):
+        put(folder / name, f"{value}\n".encode())
+    if driver:
+        target = root / "sys/bus/pci/drivers" / driver
+        target.mkdir(parents=True, exist_ok=True)
+        (folder / "driver").symlink_to(os.path.relpath(target, folder))
 
 
 def real_host() -> Path:
@@ -320,6 +332,37 @@ def test_the_files_of_a_process_are_in_its_maps(tmp_path: Path) -> None:
 
 
 CUDNN, CUBLAS = "lib/libcudnn.so.9", "lib/libcublas.so.12"
+
+
+def test_cards_are_nvidias_display_devices(tmp_path: Path) -> None:
+    pci(tmp_path, "0000:00:02.0", "0x8086", "0x030000", "0x9a49", "i915")
+    pci(tmp_path, "0000:01:00.0", "0x10de", "0x030000", "0x1b80", "nvidia")
+    pci(tmp_path, "0000:01:00.1", "0x10de", "0x040300", "0x10f0", "snd_hda_intel")
+    pci(tmp_path, "0000:02:00.0", "0x10de", "0x030200", "0x20b0")
+    put(tmp_path / "sys/bus/pci/devices/0000:03:00.0/vendor", b"what?\n")
+    put(tmp_path / "sys/bus/pci/devices/0000:04:00.0/vendor", b"0x10de\n")
+    pci(tmp_path, "0000:05:00.0", "0x10de", "0x030000", "what?")
+    assert read_kernel(tmp_path).cards == (
+        PciCard("0000:01:00.0", 0x1B80, "nvidia"),
+        PciCard("0000:02:00.0", 0x20B0, None),
+    )
+
+
+def test_what_wsl_has(tmp_path: Path) -> None:
+    put(tmp_path / "dev/dxg")
+    put(tmp_path / "usr/lib/wsl/drivers/nv_dispi.inf_amd64_1/libcuda.so.1.1")
+    assert read_kernel(tmp_path) == Kernel(dxg=True)
+    put(tmp_path / "usr/lib/wsl/drivers/nv_dispi.inf_amd64_1/libnvdxgdmal.so.1")
+    assert read_kernel(tmp_path) == Kernel(dxg=True, dxgdmal=True)
+
+
+def test_the_version_of_a_driver_that_is_not_loaded(tmp_path: Path) -> None:
+    folder = tmp_path / "usr/lib/x86_64-linux-gnu"
+    put(folder / "libcuda.so.590.44.01")
+    for name in ("libcuda.so", "libcuda.so.1"):
+        (folder / name).symlink_to("libcuda.so.590.44.01")
+    assert driver_on_disk(tmp_path) == "590.44.01"
+
 
 PROVIDER = "lib/libonnxruntime_providers_cuda.so"
 

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import zipfile
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -193,6 +193,17 @@ def test_other_bytes_than_promised_are_refused(desk: Desk, unsigned: list[str]) 
     assert "ortpacks.pyz" in desk.refused(7, *unsigned)
     (desk.folder / "ortpacks.pyz").unlink()
     assert "not there" in desk.refused(10, *unsigned)
+
+
+def test_an_older_release_than_the_one_that_was_taken_is_refused(desk: Desk) -> None:
+    old = NOW - timedelta(days=9)
+    desk.put(desk.new, now=old)
+    desk.updated("--check")  # nothing was taken from there
+    desk.put(desk.new)
+    desk.updated()
+    desk.put(desk.old, now=old)
+    assert desk.update() == 7
+    assert "is older than the release that was taken from there before" in desk.machine.err
 
 
 def test_a_client_with_older_keys_is_refused(desk: Desk) -> None:

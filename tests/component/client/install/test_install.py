@@ -13,7 +13,7 @@ import pytest
 from builder.client.arguments import mirrored
 from builder.client.cli import main
 from builder.client.install import installer, unpack
-from builder.errors import DiskError, ToolMissingError
+from builder.errors import DiskError, IntegrityError, ToolMissingError
 from builder.files import decompression
 from builder.files.digest import Digest
 from builder.formats.index import INDEX_LIMIT
@@ -543,6 +543,16 @@ def test_zstd_goes_before_gzip(machine: Machine, tmp_path: Path, monkeypatch: py
 LEAN, LEAN_OF_BEFORE, FULL_BUILD = Build("lean"), Build("lean", format=3), Build("full")
 
 LEAN_NAME, FULL_NAME = name_of("modern", build=LEAN), name_of("modern", "1.24.0", build=FULL_BUILD)
+
+
+@pytest.mark.parametrize("spoil", [lambda data: data[:-30], lambda data: data[:500] + b"x" + data[501:]])
+def test_a_damaged_gzip_is_no_full_disk(tmp_path: Path, spoil: object) -> None:
+    release = write_release(tmp_path / "release", forms=(".tar.gz",)).parent
+    path = tmp_path / "damaged.tar.gz"
+    path.write_bytes(spoil((release / f"{MODERN}.tar.gz").read_bytes()))  # type: ignore[operator]  # a lambda
+    with pytest.raises(IntegrityError, match="is damaged"), unpack.open_tar(path, Form.GZ) as stream:
+        stream.read()
+
 
 FAILS = "Transformer models fail at ONNX Runtime's default optimisation level"
 

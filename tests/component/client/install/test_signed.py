@@ -162,6 +162,17 @@ def test_projects_have_roots_of_their_own(signed: Signed, monkeypatch: pytest.Mo
     assert len(list((signed.machine.home / STORED).glob("*.json"))) == 2
 
 
+def test_a_root_is_kept_even_if_the_one_after_it_is_forged(signed: Signed) -> None:
+    signed.sign(FIRST, SECOND, by=NEW)
+    (signed.folder / "3.root.json").write_bytes(root(ALICE, before=SECOND))
+    assert "3.root.json is signed by 1" in signed.refused()
+    assert the_root_of(signed).read_bytes() == SECOND
+    (signed.folder / "3.root.json").unlink()
+    signed.sign()
+    (signed.folder / "2.root.json").unlink()
+    assert "by 2.root.json" in signed.refused()
+
+
 @pytest.mark.parametrize("damage", [b"[" * 100_000, SECOND[:-9], SECOND.replace(b"targets", b"tarGets", 1)])
 def test_a_damaged_root_is_told_with_what_is_at_risk(signed: Signed, damage: bytes) -> None:
     """To go on with the client's own root would be what a mirror with a revoked key wants."""

@@ -27,6 +27,7 @@ from builder.errors import (
     DiskError,
     IntegrityError,
     NothingToDoError,
+    ParseError,
     ValidationError,
 )
 from builder.files.digest import Digest, file_digest
@@ -189,6 +190,12 @@ def test_checksums_are_merged_sorted_dropped_and_accepted_by_sha256sum(tmp_path:
     )
     assert checked.stdout == "a.tar.zst: OK\nb.tar.zst: OK\n"
     assert set(read_checksums(tmp_path)) == {"a.tar.zst", "b.tar.zst"}
+
+
+def test_a_checksum_file_somebody_broke_is_named_with_its_line(tmp_path: Path, refused: Refused) -> None:
+    (tmp_path / "SHA256SUMS").write_text(f"{'0' * 64}  a\nnonsense\n")
+    with refused(ParseError):
+        update_checksums(tmp_path, put={})
 
 
 def test_checksums_are_read_as_sha256sum_writes_them() -> None:

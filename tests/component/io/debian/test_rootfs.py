@@ -141,6 +141,14 @@ def test_a_slim_system_has_its_packages_and_no_clean_up_of_apts(tmp_path: Path, 
     assert [subprocess.run(["sh", "-n", "-c", hook], check=False).returncode for hook in hooks] == [0, 0]
 
 
+def test_the_packages_of_a_slim_system_are_told_with_the_sums_of_the_signed_index(tmp_path: Path) -> None:
+    made = rootfs(tmp_path, Tools(installed=("zlib1g", "libc6")))
+    assert made.slim_packages("bookworm", ["zlib1g", "libc6"], "amd64") == tuple(
+        DebianPackage(f"pool/main/x/{name}_1:2-3_amd64.deb", name, "1:2-3", "amd64", sha256_of(name))
+        for name in ("libc6", "zlib1g")
+    )
+
+
 def test_of_another_architecture_nothing_is_run_and_busybox_has_our_links(tmp_path: Path) -> None:
     tools = Tools(links={"bin/sh": "/bin/busybox", "usr/bin/wget": "/bin/busybox", "bin/x": "y"})
     made = rootfs(tmp_path, tools)

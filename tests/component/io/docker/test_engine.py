@@ -300,7 +300,7 @@ def sdk_with(
     sdk.containers.configure_mock(**{"create": create, "list.return_value": [dead] if orphan else []})
     sdk.info.return_value = {"SecurityOptions": security.split()}
     sdk.api.base_url = "http+docker://localhost" if local else "https://far.example"
-    sdk.ends = container.kill
+    sdk.container = container
     return sdk
 
 
@@ -338,7 +338,8 @@ def test_a_container_that_does_not_end_is_ended_with_what_it_said() -> None:
     """Defect: after 15 minutes it was told as an engine that went away."""
     sdk = sdk_with(waits=True)
     assert ran(sdk, seconds=1) == Completed(OVERTIME, "asking the driver", "")
-    sdk.ends.assert_called_once_with()
+    sdk.container.kill.assert_called_once_with()
+    sdk.container.remove.assert_called_once_with(force=True)
 
 
 @pytest.mark.parametrize("how", [{"orphan": 404}, {"orphan": 409}, {"orphan": 500, "namespace": "pid:[1]"}])

@@ -105,6 +105,12 @@ def test_an_answer_of_something_else_is_told(
         host.require_access() if route == "access" else host.drafts("v1")
 
 
+def test_publishing_with_a_lost_answer_comes_once(double: GitHubDouble, host: GitHub, draft: Release) -> None:
+    double.fail("publish", "landed")
+    assert not host.publish(draft, "", "").draft
+    assert [seen.method for seen in double.writes()] == ["PATCH"]
+
+
 @pytest.mark.parametrize("kind", [None, "direct", "502-cut", "hangup", "corrupt"])
 def test_storage_sees_no_token(double: GitHubDouble, host: GitHub, asset: Asset, kind: str | None) -> None:
     if kind:
@@ -219,6 +225,12 @@ def test_an_earlier_asset_of_the_right_size_is_read_first(digestless: Desk, publ
         assert_published(digestless)
 
 
+@pytest.mark.parametrize("kind", ["502", "hangup", "cut", "corrupt"])
+def test_reading_back_survives_faults(digestless: Desk, kind: str) -> None:
+    digestless.github.fail("asset", kind, after=10)
+    assert_published(digestless)
+
+
 def test_a_draft_that_is_shown_by_its_tag_is_still_one(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.publish(DRAFT)
     monkeypatch.setattr(desk.github, "published", lambda tag: next(iter(desk.github.releases.values())))
@@ -320,6 +332,12 @@ def test_no_header_is_too_odd_to_be_read(after: str, reset: str) -> None:
     assert wait is None or wait >= 0
     sent_at(headers)
     lacks_scope({"X-OAuth-Scopes": after})
+
+
+def test_pauses_of_our_own_double_up_to_the_cap() -> None:
+    patience = RetryPolicy()
+    assert [patience.pause(0.0, number) for number in range(1, 7)] == [10, 20, 40, 80, 160, 300]
+    assert [patience.pause(7.0, number) for number in (1, 6)] == [7, 7]
 
 
 def test_a_request_that_gave_up_is_not_repeated_by_its_sender(http_of: Clients) -> None:

@@ -13,6 +13,7 @@ from builder.errors import IntegrityError, ReleaseConflictError
 from builder.publish.wheels.index import add_wheels
 from tests.doubles.github import GitHubDouble
 from tests.support.factories import official_wheels as official
+from tests.support.factories.mirroring import stamps
 from tests.support.factories.official_wheels import PLATFORM, PYTHONS
 from tests.support.factories.publishing import TAG
 from tests.support.factories.signing import signing
@@ -125,6 +126,16 @@ def test_a_mirror_without_wheels_has_no_pages(stall: WheelShop) -> None:
     stall.mirror(replaces=True)
     assert not (stall.root / "simple").exists()
     assert list(wheel_files(stall.root / TAG)) == []
+
+
+def test_pages_are_written_once_and_those_that_a_kill_left_out_by_the_next_run(stall: WheelShop) -> None:
+    stall.mirror()
+    before, content = stamps(stall.root), (stall.root / PAGE).read_bytes()
+    stall.mirror()
+    assert stamps(stall.root) == before
+    (stall.root / PAGE).unlink()
+    stall.mirror()
+    assert (stall.root / PAGE).read_bytes() == content
 
 
 @pytest.mark.parametrize("wheels", [True, False])

@@ -15,7 +15,7 @@ _PLACES = 300
 
 _CODE, _SLOT = 64 + 3 * 56, 16
 """Offset of the code, behind the headers, and bytes for each function."""
-_FUNCTIONS = ("base", "api", "version", "message", "succeed", "refuse", "crash")
+_FUNCTIONS = ("base", "api", "version", "message", "succeed", "refuse", "crash", "hang")
 _VERSION = _CODE + _SLOT * len(_FUNCTIONS)
 _MESSAGE = _VERSION + 32
 _STRINGS = _MESSAGE + 256
@@ -34,11 +34,12 @@ def library(
     refuses: Collection[int] = (),
     why: str = "",
     crashes: Collection[int] = (),
+    hangs: Collection[int] = (),
     needs_glibc: str = "",
 ) -> bytes:
     """Return a library of ONNX Runtime ``version``.
 
-    ``refuses`` and ``crashes`` are indices in ``OrtApi``; the message of a refusal is ``why``.
+    ``refuses``, ``crashes`` and ``hangs`` are indices in ``OrtApi``; the message of a refusal is ``why``.
     ``needs_glibc="9.99"``: the library needs a symbol version of glibc that no system has.
     """
     strings = b"\0OrtGetApiBase\0libc.so.6\0" + f"GLIBC_{needs_glibc}\0".encode()
@@ -54,7 +55,7 @@ def library(
         _HASH: struct.pack("<6I", 1, 2, 1, 0, 0, 0),
         _SYMBOLS: bytes(24) + struct.pack("<IBBHQQ", 1, 0x12, 0, 1, _at("base"), _SLOT),
         _VERNEED: _verneed(strings, f"GLIBC_{needs_glibc}"),
-        _RELA: _relocations({"refuse": refuses, "crash": crashes}),
+        _RELA: _relocations({"refuse": refuses, "crash": crashes, "hang": hangs}),
         _DYNAMIC: dynamic,
     }.items():
         content[place : place + len(part)] = part
@@ -74,6 +75,7 @@ def _code() -> bytes:
         "succeed": b"\x31\xc0\xc3",  # xor eax, eax; ret
         "refuse": b"\xb8\x01\0\0\0\xc3",  # mov eax, 1; ret
         "crash": b"\x0f\x0b",  # ud2
+        "hang": b"\xeb\xfe",  # jmp to itself
     }
     return b"".join(functions[name].ljust(_SLOT, b"\xcc") for name in _FUNCTIONS)
 

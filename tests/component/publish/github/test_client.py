@@ -9,6 +9,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -53,10 +54,8 @@ def host(desk: Desk) -> GitHub:
 @pytest.fixture
 def http_of(desk: Desk) -> Clients:
     """Return a function from an address to its client, with the desk's reporter and clock."""
-    ports = {"reporter": desk.reporter, "sleep": desk.time.sleep, "clock": desk.time.clock}
-    return lambda api, attempts=8: GitHubHttp(
-        api=api, token=TOKEN, policy=RetryPolicy(attempts=attempts), **ports
-    )
+    time = desk.time
+    return partial(GitHubHttp, token=TOKEN, reporter=desk.reporter, sleep=time.sleep, clock=time.clock)
 
 
 @pytest.fixture
@@ -276,7 +275,7 @@ def test_the_token_is_not_shown_even_if_the_host_repeats_it(desk: Desk) -> None:
 )
 def test_the_token_is_not_sent_over_plain_http_elsewhere(http_of: Clients, api: str, upload: str) -> None:
     with pytest.raises(TransferError, match="not sent over plain http"):
-        http_of(api).attempt("POST", upload, wanted=(201,))
+        http_of(api=api).attempt("POST", upload, wanted=(201,))
 
 
 @pytest.mark.parametrize(
@@ -295,7 +294,7 @@ def test_an_address_that_a_token_may_not_go_to_is_refused(
     refused: Refused, http_of: Clients, api: str, repository: str
 ) -> None:
     with refused(ConfigError):
-        GitHub(repository=repository, http=http_of(api), reporter=FakeReporter())
+        GitHub(repository=repository, http=http_of(api=api), reporter=FakeReporter())
 
 
 @pytest.mark.parametrize(
@@ -306,7 +305,7 @@ def test_nobody_there_is_said_at_once(http_of: Clients, desk: Desk, host: str | 
         taken.bind(("127.0.0.1", 0))
         address = host or f"http://127.0.0.1:{taken.getsockname()[1]}"
     with pytest.raises(TransferError, match=rf"^{address.partition('//')[2]} does not answer: {cause}"):
-        http_of(address).call("GET", "/", wanted=(200,))
+        http_of(api=address).call("GET", "/", wanted=(200,))
     assert desk.time.slept == []
 
 
@@ -347,7 +346,7 @@ def test_a_request_that_gave_up_is_not_repeated_by_its_sender(http_of: Clients) 
         tried.append("read back")
         raise TransferError("GitHub answered 502", cause="Bad Gateway", retry_after=0.0)
 
-    http = http_of("https://api.github.com", attempts=3)
+    http = http_of(api="https://api.github.com", policy=RetryPolicy(attempts=3))
     with pytest.raises(TransferError, match=r"^read back x: .* 502: Bad Gateway\. Gave up after 3"):
         http.retry("upload x", lambda: http.retry("read back x", send))
     assert tried == ["read back"] * 3
@@ -355,7 +354,7 @@ def test_a_request_that_gave_up_is_not_repeated_by_its_sender(http_of: Clients) 
 
 def test_waits_grow_up_to_the_cap(desk: Desk, http_of: Clients) -> None:
     """docs.github.com: "wait for at least one minute", then "an exponentially increasing amount of time"."""
-    host = GitHub(repository=REPOSITORY, http=http_of(desk.github.url), reporter=FakeReporter())
+    host = GitHub(repository=REPOSITORY, http=http_of(api=desk.github.url), reporter=FakeReporter())
     for times in (6, 1):
         desk.github.fail("create", "secondary", times=times)
         host.create_draft(f"v{times}", "", "")
@@ -395,5 +394,5 @@ def test_what_a_host_says_is_one_line(http_of: Clients, desk: Desk) -> None:
             raise errors.pop()
         return "done"
 
-    assert http_of("https://x").retry("upload x", attempt) == "done"
+    assert http_of(api="https://x").retry("upload x", attempt) == "done"
     assert [len(line.splitlines()) for line in desk.reporter.lines] == [1]

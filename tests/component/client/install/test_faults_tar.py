@@ -145,6 +145,17 @@ def test_an_honest_one_of_the_same_making_is_installed(quick: Quick, tmp_path: P
     assert quick.run("verify") == 0
 
 
+@pytest.mark.parametrize("mode", [0o6777, 0o1777, 0o000])
+def test_modes_are_ours_not_the_archive_s(quick: Quick, tmp_path: Path, mode: int) -> None:
+    packed = [member(TOP, type=b"5"), *members("modern", FILES)]
+    for info, _ in packed:
+        info.mode = mode
+    index = release_of(tmp_path / "release", archives.tar(*packed))
+    assert quick.run("install", "--index", index) == 0, quick.err
+    modes = [(quick.prefix / "current" / path).stat().st_mode & 0o7777 for path in FILES]
+    assert modes == [0o644, 0o755]
+
+
 BOMBS = {
     "pax": raw("bomb", b"x", size=2**30),
     "global": raw("bomb", b"g", size=2**30),

@@ -180,7 +180,7 @@ def test_the_client_trusts_a_named_certificate_alone(certificate: Path, tmp_path
     named = {"REQUESTS_CA_BUNDLE": str(certificate)}
     with served([], by=certificate) as host:
         argv = [sys.executable, "-m", "builder.client", "select", "--index", f"https://{host}/index.json"]
-        for more, said in (({}, "CERTIFICATE_VERIFY_FAILED"), (named, "index.json: ")):
+        for more, said in (({}, "CERTIFICATE_VERIFY_FAILED"), (named, "index.json is not JSON")):
             env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "ORTPACKS_FORCE_CC": "8.6", **more}
             done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
             assert (said in done.stderr, "VERIFY_FAILED" in done.stderr) == (True, not more), done.stderr

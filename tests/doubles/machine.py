@@ -4,17 +4,17 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from builder.client.cli import main
 from builder.client.context import CommandContext
-from builder.client.probe.detect import Surroundings
 from builder.client.probe.processes import asker, worker
 from builder.files.http_client import Web
 from builder.files.http_opener import open_url
+from tests.doubles.gpus import machine as bare
 from tests.support.schemas import schema
 
 NOW = datetime(2026, 11, 21, 2, 0, tzinfo=UTC)
@@ -71,20 +71,16 @@ class Machine:
         )
 
     def context(self) -> CommandContext:
-        missing = str(self.home / "no-such-file")
+        pip = {"PIP_CONFIG_FILE": os.devnull, "PIP_RETRIES": "0", **self.pip}
+        around = replace(
+            bare(self.home / "no-such-root"),
+            env=self.env,
+            ask=asker({}),
+            work=worker(pip),
+            python=self.python,
+        )
         return CommandContext(
-            surroundings=lambda: Surroundings(
-                env=self.env,
-                ask=asker({}),
-                work=worker({"PIP_CONFIG_FILE": os.devnull, "PIP_RETRIES": "0", **self.pip}),
-                python=self.python,
-                cuda_libraries=(missing,),
-                nvml_libraries=(missing,),
-                smi_programs=(missing,),
-                os="linux",
-                root=self.home / "no-such-root",
-                libc="glibc 2.36",
-            ),
+            surroundings=lambda: around,
             connect=self.web,
             platform=self.platform,
             cores=8,

@@ -246,3 +246,10 @@ def test_a_package_that_cannot_run_every_model_is_marked(desk: Desk) -> None:
     desk.publish(PublishOptions(allow=Leniency(lean=True)))
     (marked,) = [line for line in body_of(desk, TAG).splitlines() if "It does not run every model" in line]
     assert f"{lean.name}: Transformer models fail" in marked
+
+
+def test_it_stays_a_draft_when_the_release_is_not_what_was_uploaded(desk: Desk) -> None:
+    desk.github.fail("assets", "meddle-more")
+    with pytest.raises(IntegrityError, match=r"stays a draft[\s\S]*\+ somebody-elses"):
+        desk.publish()
+    assert desk.publish().state == "published"

@@ -19,7 +19,7 @@ from invoke.context import Context
 
 from builder.build.verbs.command_line import program
 from builder.build.verbs.flags import make_wiring, verb
-from builder.errors import CheckFailedError, ConfigError, ToolMissingError
+from builder.errors import CheckFailedError, ConfigError, IntegrityError, ToolMissingError
 from builder.formats.ed25519 import verify
 from builder.formats.trust import TARGETS, read_root, read_targets
 from builder.io.process import ProcessRunner
@@ -42,7 +42,7 @@ from tests.support import ROOT
 from tests.support.factories.project_copy import Place
 from tests.support.factories.publishing import TAG, Desk, bytes_in
 from tests.support.factories.releases import write_two_packages
-from tests.support.factories.signing import ALICE, BOB, CI, FIRST, NOW, root, signing, targets
+from tests.support.factories.signing import ALICE, BOB, CI, FIRST, NOW, key, root, signing, targets
 from tests.support.messages import Told
 
 
@@ -334,3 +334,15 @@ def test_a_damaged_signature_in_dist_is_made_anew(desk: Desk, damage: bytes) -> 
     (desk.dist / TARGETS).write_bytes(damage)
     desk.publish()
     assert read_targets(desk.github.contents(TAG)[TARGETS], TARGETS, read_root(FIRST, "root")).files
+
+
+def test_an_expiring_release_keeps_its_version_while_two_renew_it() -> None:
+    files, later = {"index.json": b"x"}, NOW + timedelta(days=710)
+    (ours,) = two_of_two(ALICE).roots
+    first = targets(files, ours, by=(ALICE, BOB))
+    half = targets(files, ours, by=ALICE, before=first, now=later)
+    with pytest.raises(IntegrityError, match="signed by 1 of"):
+        targets(files, ours, by=key("nobody"), before=half, now=later)
+    whole = targets(files, ours, by=BOB, before=half, now=later + timedelta(days=1))
+    assert version_of(whole, ours) == version_of(first, ours)
+    assert read_targets(whole, TARGETS, read_root(ours, "root")).expires == later + timedelta(days=730)

@@ -30,6 +30,11 @@ class Signed:
         before = file.read_bytes() if file.is_file() else b""
         file.write_bytes(targets(files, *roots, by=by, now=now, before=before))
 
+    def sign_other(self, now: datetime) -> None:
+        """Sign a release of other files at the time ``now``."""
+        (self.folder / "notes.txt").write_text(str(now))
+        self.sign(now=now)
+
     def run(self, command: str = "select", place: str | Path = "", *flags: str) -> int:
         return self.machine.run(command, "--index", str(place or self.folder), *flags)
 

@@ -158,3 +158,11 @@ def test_a_hangup_that_is_ignored_ends_nothing(pyz: Path, tmp_path: Path) -> Non
     argv = ["sh", "-c", line, "sh", sys.executable, "-I", "-S", str(pyz), "install", "--index", str(index)]
     env = {**ENV, "HOME": str(tmp_path)}
     assert subprocess.run(argv, env=env, check=False, capture_output=True).returncode == 0
+
+
+def test_a_kill_while_the_same_is_installed_again_leaves_it_whole(ground: Ground, tmp_path: Path) -> None:
+    machine = ground.machine(tmp_path / "home")
+    index = str(ground.older)
+    for _ in after_each_kill(lambda _: machine, "install", "--index", index):
+        require_usable(machine, {OLD})
+    assert machine.litter() == []

@@ -244,3 +244,26 @@ def test_a_slower_client_does_not_store_an_older_root_than_a_faster_one(tmp_path
     trust.require_release("here", slow)
     assert (tmp_path / "state/roots/x.json").read_bytes() == third
     assert sorted(path.name for path in (tmp_path / "state/roots").iterdir()) == ["lock", "x.json"]
+
+
+def test_an_older_release_whose_signature_was_renewed_is_no_newer_one(signed: Signed, tmp_path: Path) -> None:
+    """A mirror that serves the old release in the newest one's place is refused by file and by HTTP."""
+    signed.sign_other(now=NOW - timedelta(days=710))
+    shutil.copytree(signed.folder, tmp_path / "old")
+    signed.sign_other(now=NOW - timedelta(days=9))
+    with serving(signed.folder) as server:
+        places = (f"{server.url}/index.json", str(signed.folder))
+        for place in places:
+            assert signed.run("install", place) == 0
+        shutil.copytree(tmp_path / "old", signed.folder, dirs_exist_ok=True)
+        signed.sign(now=NOW)
+        for place in places:
+            assert "is older than the release that was taken from there before" in signed.refused(
+                "install", place
+            )
+
+
+def test_what_is_not_signed_is_taken_when_the_user_says_so(signed: Signed) -> None:
+    (signed.folder / TARGETS).unlink()
+    assert "is not signed: there is no targets.json beside it" in signed.refused()
+    assert signed.run("select", signed.folder, "--trust-unsigned") == 0

@@ -323,3 +323,14 @@ def test_a_folder_without_any_library(tmp_path: Path, names: tuple[str, ...]) ->
         (folder / names[0]).unlink()
     with pytest.raises(NothingToDoError, match="No library in"):
         members_in(folder)
+
+
+GZIP_SHA256 = "969eb22240caac5e2278d6f4aadbb730c28504f202d7831f4bc10950d955ee8d"
+
+
+def test_gzip_s_bytes_are_these_on_any_machine(tmp_path: Path) -> None:
+    """The same bytes were read under qemu-user as qemu64, core2duo, Nehalem and Haswell: zlib-ng
+    selects code by CPU."""
+    text = b"".join(b"%d %x\n" % (number, number * number * 40503 % 65521) for number in range(200_000))
+    package = archiving.pack(tmp_path, {"lib/text": text}, workers=2, form=Form.GZ)
+    assert hashlib.sha256(package.read_bytes()).hexdigest() == GZIP_SHA256

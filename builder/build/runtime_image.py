@@ -115,6 +115,29 @@ class RuntimeImage:
     def _manifest(self) -> Manifest:
         return manifest_of(self.package)
 
+    @property
+    def _has_package(self) -> bool:
+        """Whether the package is in the image; the service without CUDA needs Python's wheel alone."""
+        return self.service is None or self._manifest.provider == CUDA
+
+    @cached_property
+    def _host(self) -> Input:
+        """The wheel of Python's ONNX Runtime: the newest where any version serves, else the package's."""
+        manifest, version = self._manifest, self._manifest.onnxruntime.version
+        if manifest.plugin or not self._has_package:
+            return Input.wheel(self.wiring.project.image.wheels["onnxruntime"].spec, self._platform)
+        if manifest.provider == CUDA:
+            return ort_wheel(version)
+        return Input.wheel(f"onnxruntime=={version}", self._platform)
+
+    @cached_property
+    def _described(self) -> Manifest:
+        """What tags and labels say: the package, or without it the wheel."""
+        manifest = self._manifest
+        version = self._host.requirement.partition("==")[2]
+        ort = replace(manifest.onnxruntime, version=version)
+        return manifest if self._has_package else replace(manifest, name="", onnxruntime=ort)
+
     def make(self, repository: str | None = None) -> MadeImage:
         """Make the image and return it.
 
@@ -131,7 +154,7 @@ class RuntimeImage:
         ):
             context = folder / "image-context"
             names = self._lay_out(context)
-            tags = local_tags(manifest, service=self.service is not None)
+            tags = local_tags(self._described, service=self.service is not None)
             request = ImageBuild(
                 dockerfile=self._dockerfile,
                 context=context,
@@ -155,7 +178,7 @@ class RuntimeImage:
                 self.reporter.say(f"{size / 1e6:,.1f} MB compressed, NVIDIA's layers and models not counted")
                 if manifest.provider == CUDA and manifest.onnxruntime.origin == Origin.SOURCE.value:
                     require_budget(manifest, size, wiring.project.image.budget)
-        return MadeImage(tag=tags[0], manifest=manifest, layers=built, entry=entry)
+        return MadeImage(tag=tags[0], manifest=self._described, layers=built, entry=entry)
 
     def _lay_out(self, context: Path) -> Sequence[str]:
         """Write Dockerfile and layers; return the names of the layers, in order, without the system's."""
@@ -164,14 +187,17 @@ class RuntimeImage:
         system = wiring.rootfs(self.reporter).slim(*self._system)
         shutil.copyfile(system, context / f"{SYSTEM}.tar")
         with unpacked(wiring, self.reporter, self.package) as tree:
-            commit = commit_of((tree / LIB / HOST).read_bytes())
+            package = tree if self._has_package else None
             by_layer = layers(
-                tree, manifest, [wheel.tree for wheel in wheels], service.models if service else None
+                package, manifest, [wheel.tree for wheel in wheels], service.models if service else None
             )
+            own = (tree / LIB).glob(HOST) if package else ()
+            hosts = (*own, *wheels[0].tree.glob("onnxruntime/capi/libonnxruntime.so.*"))
+            commit = commit_of(hosts[0].read_bytes())
             for name, files in by_layer.items():
                 write_layer(files, context / f"{name}.tar")
-        named = labels(manifest, commit, f"https://github.com/{wiring.project.publish.repository}")
-        text = dockerfile(wiring.loader, manifest, by_layer, named, service=service is not None)
+        named = labels(self._described, commit, f"https://github.com/{wiring.project.publish.repository}")
+        text = dockerfile(wiring.loader, self._described, by_layer, named, service=service is not None)
         self._dockerfile.write_text(text, encoding="utf-8")
         return tuple(by_layer)
 
@@ -190,14 +216,12 @@ class RuntimeImage:
 
     @cached_property
     def _wheels(self) -> Sequence[ImageWheel]:
-        manifest = self._manifest
-        version = manifest.onnxruntime.version
-        stock = Input.wheel(f"onnxruntime=={version}", self._platform)
-        ort = ort_wheel(version) if manifest.provider == CUDA else stock
+        ort = self._host
         if self.wiring.lock.is_open(ort):
+            of_cuda = ort.requirement.startswith("onnxruntime-gpu")
             raise ConfigError(
                 f"inputs.lock has no pin of {ort.spec}, which is in the image",
-                advice=f"Run ./run lock. {WITHOUT_GPU_WHEEL if manifest.provider == CUDA else ''}".rstrip(),
+                advice=f"Run ./run lock. {WITHOUT_GPU_WHEEL if of_cuda else ''}".rstrip(),
             )
         numpy = Input.wheel(self.wiring.project.image.wheels["numpy"].spec, self._platform)
         others = self.service.wheels if self.service else (self._pinned(numpy),)
@@ -215,7 +239,7 @@ class RuntimeImage:
         Returns the pushed image and its entry in an index.
         """
         engine, docker = self.wiring.engine, PLATFORMS[self._platform]
-        reference = f"{repository}:{published_tags(self._manifest, service=self.service is not None)[0]}"
+        reference = f"{repository}:{published_tags(self._described, service=self.service is not None)[0]}"
         alone = f"{reference}-{architecture(self._platform)}"
         with self.reporter.step(f"push {alone}"):
             build_logged(engine, replace(request, tags=(), push=(alone,)), self.place.log)
@@ -243,6 +267,7 @@ class RuntimeImage:
     def _parts(self) -> Sequence[Part]:
         """Return the parts whose files the image has: Debian packages, wheels, the package, and libraries."""
         manifest = self._manifest
+        ours = our_part(manifest.name, manifest.onnxruntime.version, self.package)
         parts = [
             *(
                 Part(
@@ -254,8 +279,7 @@ class RuntimeImage:
             ),
             *(wheel.part for wheel in self._wheels),
             *(self.service.sources if self.service else ()),
-            our_part(manifest.name, manifest.onnxruntime.version, self.package),
-            *library_parts(manifest, HOME),
+            *((ours, *library_parts(manifest, HOME)) if self._has_package else ()),
         ]
         return tuple({part.purl: part for part in parts}.values())
 

@@ -335,11 +335,6 @@ class VariantBuild:
         Raises ``NothingToDoError`` for a platform that the variant has no image for, and what
         ``RuntimeImage.make`` and ``publish_index`` do.
         """
-        if self._variant.is_plugin:
-            raise NothingToDoError(
-                f"{self._variant.name} is a plug-in, and an image runs a package's own host library",
-                advice="Use --form provider.",
-            )
         platforms = options.platforms or (self._variant.platform,)
         served = (LINUX,) if self._variant.provider == CUDA else SERVED[self._variant.provider]
         for platform in platforms:

@@ -437,8 +437,8 @@ class Images(ProjectSection):
 
     packages: Packages
     """Debian packages of that suite, each unpacked; what they depend on is listed too."""
-    wheels: Annotated[Mapping[str, Input], kinds.by_role(kinds.Wheel, "numpy")]
-    """Wheels that Python's ONNX Runtime needs, by role."""
+    wheels: Annotated[Mapping[str, Input], kinds.by_role(kinds.Wheel, "numpy", "onnxruntime")]
+    """numpy, which ONNX Runtime needs, and Python's ONNX Runtime where it may be of any version."""
     budget: Annotated[int, Field(strict=True, ge=1)]
     """Largest image in bytes on disk; if compiled for CUDA, compressed, without NVIDIA's files and models."""
 

@@ -63,6 +63,8 @@ _LEFT_OUT = (
     "numpy/_core/include/*",
     "numpy/_core/lib/*.a",
     "numpy/f2py/*",
+    "numpy/distutils/*",
+    "apsw/tests/*",
     "*.pyi",
     "*.data/*",
 )
@@ -152,7 +154,8 @@ def published_tags(manifest: Manifest, *, service: bool) -> tuple[str, ...]:
 
 def _ends(manifest: Manifest, *, service: bool) -> str:
     profile = manifest.onnxruntime.profile
-    return (f"-{profile}" if profile in REDUCED else "") + ("-service" if service else "")
+    words = {profile: profile in REDUCED, "plugin": manifest.plugin, "service": service}
+    return "".join(f"-{word}" for word, is_said in words.items() if is_said)
 
 
 def commit_of(host_library: bytes) -> str:
@@ -162,12 +165,16 @@ def commit_of(host_library: bytes) -> str:
 
 
 def labels(manifest: Manifest, commit: str, source: str) -> Mapping[str, str]:
-    """Return the labels of an image; ``commit`` is ONNX Runtime's, ``source`` the URL of this project."""
+    """Return the labels of an image; ``commit`` is ONNX Runtime's, ``source`` the URL of this project.
+
+    A manifest without a name stands for an image without a package.
+    """
     cuda = manifest.provider == CUDA
     title = "org.opencontainers.image"
     by_name = {
         f"{title}.title": f"ortpacks {manifest.variant}",
-        f"{title}.description": f"ONNX Runtime {manifest.onnxruntime.version}, package {manifest.name}",
+        f"{title}.description": f"ONNX Runtime {manifest.onnxruntime.version}"
+        + (f", package {manifest.name}" if manifest.name else ""),
         f"{title}.version": manifest.onnxruntime.version,
         f"{title}.licenses": "MIT AND LicenseRef-NVIDIA" if cuda else "MIT",
         f"{title}.source": source,
@@ -195,23 +202,26 @@ def dockerfile(
         models=f"/{_MODELS}",
         labels=named,
         cuda=manifest.provider == CUDA,
+        package=bool(manifest.name),
+        plugin=manifest.plugin,
         service=service,
     )
 
 
 def layers(
-    package: Path, manifest: Manifest, wheels: Iterable[Path], models: Path | None
+    package: Path | None, manifest: Manifest, wheels: Iterable[Path], models: Path | None
 ) -> Mapping[str, Mapping[str, Path]]:
     """Return the layers above the system, in order: for each layer its files by their paths in the image.
 
-    ``package`` and ``wheels`` are unpacked trees; a file of a later wheel replaces one of an earlier wheel.
+    ``package`` and ``wheels`` are unpacked trees; ``None``: an image without a package. A file of a later
+    wheel replaces one of an earlier wheel.
     Layers without files are left out.
     """
     libraries = (one for one in manifest.files if one.path.startswith(LIB))
     theirs = {library.path: _layer(library) for library in libraries if library.vendor == NVIDIA}
     names = sorted(set(theirs.values()), key=lambda name: (name.startswith(_LAST), name))
     by_layer: dict[str, dict[str, Path]] = {name: {} for name in (*names, MODELS_LAYER, "python", "package")}
-    for path, file in _files(package):
+    for path, file in _files(package) if package else ():
         by_layer[theirs.get(path, "package")][f"{HOME}/{path}"] = file
     for path, file in _files(models) if models else ():
         if manifest.provider == CUDA or not any(fnmatch(path, pattern) for pattern in _FOR_GPUS):

@@ -27,6 +27,9 @@ _CALL = "register_execution_provider_library"
 _FOLDERS = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PATH")
 """The variable in the client's ``env`` with the folder of the installed package's libraries, by system."""
 
+_LIBRARY = "ORTPACKS_EP_LIBRARY"
+"""The variable with the library of a package's plug-in."""
+
 _LOCKS: dict[int, threading.Lock] = {}
 """A lock for each process: one that was forked would wait for a thread of its parent."""
 
@@ -219,14 +222,18 @@ def _ordinal(listed: Any) -> int:
 
 
 def _installed() -> list[Plugin]:
-    """Return the installed plug-ins, the package in use first."""
-    try:
+    """Return the plug-ins: that of ``ORTPACKS_EP_LIBRARY``, as in our images, then those that are installed.
+
+    The package in use comes first of these.
+    """
+    named = os.environ.get(_LIBRARY)
+    folders = [Path(named).parent.parent.resolve()] if named else []
+    with suppress(ClientError):  # nothing is installed
         variables = ask("env")["variables"]
-    except ClientError:  # nothing is installed
-        return []
-    folder = Path(next((variables[name] for name in _FOLDERS if name in variables), "")).parent.resolve()
-    others = sorted(folder.parent.glob("*/manifest.json"))
-    plugins = (_read(one) for one in dict.fromkeys((folder / "manifest.json", *others)))
+        lib = next((variables[name] for name in _FOLDERS if name in variables), "")
+        used = Path(lib).parent.resolve()
+        folders += [used, *(one.parent for one in sorted(used.parent.glob("*/manifest.json")))]
+    plugins = (_read(folder / "manifest.json") for folder in dict.fromkeys(folders))
     return [plugin for plugin in plugins if plugin]
 
 

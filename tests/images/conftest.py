@@ -19,7 +19,7 @@ SERVICE = "modern service"
 
 IMAGES = {
     "cpu": ("ortpacks/cpu:1.21.0", ()),
-    "cpu service": ("ortpacks/cpu:1.21.0-service", ("--service",)),
+    "cpu service": ("ortpacks/cpu:1.32.0-service", ("--service",)),
     "legacy": ("ortpacks/legacy:1.21.0-minimal", ("--profile", "minimal")),
     SERVICE: ("ortpacks/modern:1.26.0-service", ("--mixed", "--service")),
 }

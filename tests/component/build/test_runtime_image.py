@@ -28,12 +28,15 @@ from builder.config.variants import Origin
 from builder.contents.attestations import Part
 from builder.errors import CheckFailedError, ConfigError, DiskError, IntegrityError, NothingToDoError
 from builder.formats.package_names import LINUX
+from builder.io.archive.unpacking import manifest_of
 from builder.io.docker.engine import ImageBuild
 from builder.io.docker.registry import PushedImage
 from builder.publish.image import ImageWheel, write_layer
+from tests.doubles.plugin import ENTRY
 from tests.doubles.wheels import Wheel, indexing
 from tests.support import ROOT
 from tests.support.factories import repacked
+from tests.support.factories.packages import lay_wheel
 from tests.support.factories.workplace import Site, variant_build
 from tests.support.messages import Told
 from tests.support.schemas import schema
@@ -45,6 +48,8 @@ NVIDIAS = ("libcu", "libnv")
 PARTS = ("cublas", "cuda-nvrtc", "cuda-runtime", "cudnn", "cufft", "curand")
 
 NVIDIA_LAYERS = [f"nvidia-{part}-cu12" for part in PARTS]
+
+NEWEST, HOST = "onnxruntime==1.32.0", "onnxruntime/capi/libonnxruntime.so.1.32.0"
 
 PACKAGES = "usr/local/lib/python3.11/dist-packages"
 
@@ -152,6 +157,7 @@ def serving(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
     monkeypatch.setattr("builder.build.runtime_image.locked_wheels", lambda *_: (wheel,))
     monkeypatch.setattr("builder.build.runtime_image.make_models", lambda *_: models)
     site.shop.env = {**site.shop.env, "ORTPACKS_CACHE": str(site.dist / "cache")}
+    lay_wheel(site.store.folder / NEWEST, "onnxruntime-1.32.0.dist-info", {HOST: b"git-commit-id=fab30a4"})
     return site
 
 
@@ -159,7 +165,7 @@ def serving(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
 def test_the_dockerfile_adds_the_layers_in_their_order(
     serving: Site, told: Told, name: str, service: bool
 ) -> None:
-    """The service and its models lie below the package.
+    """The service without CUDA has the newest ONNX Runtime, of which nothing is there twice.
 
     Docker asks the service itself also where a proxy is set: the CLI gives containers the proxy of its
     config.json, and busybox's wget reads no ``no_proxy``."""
@@ -170,9 +176,26 @@ def test_the_dockerfile_adds_the_layers_in_their_order(
         assert files(trees["models"], "opt/ortpacks/models") == {"model.onnx"}
         own = {"routing.py", "ortpacks_service/app.py", "ortpacks_service/page.html"}
         assert own < files(trees["python"], PACKAGES)
-        assert builds[0].tags == ("ortpacks/cpu:1.21.0-service", "ortpacks/cpu:service")
+        assert builds[0].tags == ("ortpacks/cpu:1.32.0-service", "ortpacks/cpu:service")
+        assert set(trees) == {"system", "models", "python"}
         images = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
         assert images["cpu"]["image"] == "ortpacks/cpu:${ORTPACKS_TAG:-service}"
+
+
+def test_an_image_of_a_plugin_has_the_newest_host_and_names_the_plugin(
+    built: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The package is that of a provider but for its manifest."""
+    (package,) = built.dist.glob("ortpacks-legacy-1.21.0-cuda12.9-linux-x64.tar.zst")
+    made = replace(manifest_of(package), plugin=ENTRY)
+    monkeypatch.setattr("builder.build.runtime_image.manifest_of", lambda _: made)
+    place = built.shop.place("legacy")
+    image = RuntimeImage(built.shop, place, package, None, built.reporter).make()
+    assert (image.tag, NEWEST in built.store.asked) == ("ortpacks/legacy:1.21.0-plugin", True)
+    assert "onnxruntime-gpu==1.21.0" not in built.store.asked
+    text = (place.root / "image.Dockerfile").read_text()
+    assert "ORTPACKS_EP_LIBRARY=/opt/ortpacks/lib/libonnxruntime_providers_cuda.so" in text
+    assert "ORT_DYLIB_PATH" not in text
 
 
 def test_what_the_services_lock_names_is_fetched_once_and_only_of_its_bytes(

@@ -73,6 +73,16 @@ def test_each_card_of_a_machine_has_its_plugin(machine: Machine, device: int | s
     assert (said["package"], said["devices"], said["session"]) == ("p-legacy", 1, ["cuda", package])
 
 
+def test_an_image_s_plugin_is_registered_where_nothing_is_installed(machine: Machine) -> None:
+    machine.install(MODERN)
+    place = machine.folder / "opt"
+    (machine.folder / "ortpacks/versions/p-modern").rename(place)
+    (machine.folder / "ortpacks/current").unlink()
+    assert machine.runs("8.6")["package"] == ""
+    said = machine.runs("8.6", named=place / ENTRY.library)
+    assert (said["package"], said["session"]) == ("p-modern", ["cuda", "p-modern"])
+
+
 @pytest.mark.parametrize(
     ("cards", "packages", "reasons"),
     [

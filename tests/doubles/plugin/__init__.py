@@ -82,12 +82,18 @@ class Machine:
             (self.folder / "ortpacks/current").unlink(missing_ok=True)
             (self.folder / "ortpacks/current").symlink_to(f"versions/{package.name}")
 
-    def runs(self, cards: str, host: Path | None = None, **given: object) -> dict[str, Any]:
-        """Return what the program says on GPUs of these capabilities, with the onnxruntime of ``host``."""
+    def runs(
+        self, cards: str, host: Path | None = None, named: Path | None = None, **given: object
+    ) -> dict[str, Any]:
+        """Return what the program says on GPUs of these capabilities, with the onnxruntime of ``host``.
+
+        ``named`` is the plug-in of an image.
+        """
         gpus = self.folder.with_name(f"sys-{len(list(self.folder.parent.iterdir()))}")
         argv = [*machine_with_gpus(gpus, 1 + cards.count(",")), sys.executable, "-B", "-c", PROGRAM]
         stated = {"ORTPACKS_FORCE_CC": cards, "ORTPACKS_FORCE_DRIVER": "580.65.06"}
         where = {"XDG_DATA_HOME": str(self.folder), "ORTPACKS_CLIENT": str(self.client)}
+        where |= {"ORTPACKS_EP_LIBRARY": str(named)} if named else {}
         env = {**os.environ, **stated, **where, "PYTHONPATH": f"{host or ''}:{ROOT / 'runtime'}"}
         done = subprocess.run(
             [*argv, json.dumps(given)], env=env, capture_output=True, text=True, check=False

@@ -38,9 +38,8 @@ class Access:
         host, origin = headers.get("host"), headers.get("origin")
         name = _name_of(host or "")
         if host is not None and not (_is_address(name) or _is_among(name, self._names)):
-            what = f"Host: {name[:100]!r} is no name of this service"
             ways = "Ask by localhost or an IP address, or name this host in --allowed-hosts."
-            raise RequestError(f"{what}. {ways}", 421)
+            raise RequestError(f"Host: {name[:100]!r} is no name of this service. {ways}", 421)
         # A page of another site cannot be told apart by its address: every browser says where it is from.
         if origin is not None and not self._is_own_page(origin, host or ""):
             what = f"Origin: {origin[:100]!r} is another site; name its host in --allowed-hosts if it may ask"

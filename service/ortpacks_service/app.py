@@ -182,10 +182,9 @@ async def _readyz(request: Request) -> Response:
 
 
 async def _providers(request: Request) -> Response:
-    service: Service = request.app.state.service
-    return JSONResponse({name: report.value() for name, report in service.reports()})
+    reports = request.app.state.service.reports()
+    return JSONResponse({name: report.value() for name, report in reports})
 
 
 async def _metrics(request: Request) -> Response:
-    service: Service = request.app.state.service
-    return PlainTextResponse(service.metrics.text(), media_type=_PROMETHEUS)
+    return PlainTextResponse(request.app.state.service.metrics.text(), media_type=_PROMETHEUS)

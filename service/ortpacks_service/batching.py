@@ -146,26 +146,22 @@ class Batcher:
 
         If there are none, the result is empty and the thread ends its work.
         """
-        with self._changing:
-            taken = self._taken()
-            self._working = bool(taken)
-            return taken
-
-    def _taken(self) -> list[_Part]:
         taken: list[_Part] = []
-        free = self._batch()
-        while self._waiting:
-            request = self._waiting[0]
-            part = request[0]
-            if not part.answer.cancelled():
-                if taken and len(part.texts) > free:
-                    break
-                taken.append(part)
-                free -= len(part.texts)
-            request.popleft()
-            self._waiting.rotate(-1)
-            if not request:
-                self._waiting.pop()
+        with self._changing:
+            free = self._batch()
+            while self._waiting:
+                request = self._waiting[0]
+                part = request[0]
+                if not part.answer.cancelled():
+                    if taken and len(part.texts) > free:
+                        break
+                    taken.append(part)
+                    free -= len(part.texts)
+                request.popleft()
+                self._waiting.rotate(-1)
+                if not request:
+                    self._waiting.pop()
+            self._working = bool(taken)
         return taken
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -41,7 +41,6 @@ class Bodies:
         """``most`` is the largest size of a body in bytes, ``room`` that of all together."""
         self.most = min(most, room)
         self.room = room
-        self.most_values = room // VALUE
         self._growing = threading.Lock()
         self._size = 0
         self._gone: deque[int] = deque()
@@ -51,11 +50,6 @@ class Bodies:
         if self._added(by) > self.room:
             full = f"requests of {self.room >> 20} MiB are in memory already. Try again in a second."
             raise RequestError(full, 503, 1)
-
-    @property
-    def size(self) -> int:
-        """Size of all bodies in bytes."""
-        return self._added(0)
 
     def _added(self, by: int) -> int:
         with self._growing:
@@ -98,26 +92,21 @@ class Body:
 
         Raises ``RequestError`` for more than the memory for bodies holds, and while others fill it.
         """
-        most = self._bodies.most_values
+        most = self._bodies.room // VALUE
         plain = self.content.isascii() and b"\\u" not in self.content
         self.grow(end * (_TWICE if plain else _WIDE))
         values = self._json_values(end, most)
         if values > most:
-            raise RequestError(
-                f"the body's JSON has more than {most} values. Send tensors as binary data, or allow more "
-                "with --body-mib.",
-                413,
-            )
+            do = "Send tensors as binary data, or allow more with --body-mib."
+            raise RequestError(f"the body's JSON has more than {most} values. {do}", 413)
         self.grow(VALUE * values)
 
     def grow(self, by: int) -> None:
         """Count more bytes, of what was read or of an answer. Raises ``RequestError`` if there is no room."""
         if self._size + by > self._bodies.room:
-            raise RequestError(
-                f"the request and its answer take more than {self._bodies.room >> 20} MiB of memory. Send or "
-                "ask for less at once, tensors as binary data, or allow more with --memory-mib, --body-mib.",
-                413,
-            )
+            what = f"the request and its answer take more than {self._bodies.room >> 20} MiB of memory"
+            do = "Send or ask for less at once, tensors as binary data, or allow more with --memory-mib, "
+            raise RequestError(f"{what}. {do}--body-mib.", 413)
         self._size += by
         self._bodies.grow(by)
 
@@ -211,18 +200,16 @@ async def object_of(request: Request, *, changes: bool = False) -> JsonObject:
 
 def texts_of(body: JsonObject, key: str, most: int) -> list[str]:
     """Return the texts under ``key``, a text or a list of at most ``most`` texts. Raises ``RequestError``."""
-    if key not in body:
-        there = f"; found {', '.join(map(repr, body))[:100]}" if body else ""
+    given = [body[key]] if isinstance(body.get(key), str) else body.get(key)
+    if not isinstance(given, list) or not given or not all(isinstance(text, str) for text in given):
+        there = "" if key in body or not body else f"; found {', '.join(map(repr, body))[:100]}"
         raise RequestError(f"{key}: a text or a list of texts is wanted{there}")
-    given = [body[key]] if isinstance(body[key], str) else body[key]
-    if not isinstance(given, Sequence) or not given or not all(isinstance(text, str) for text in given):
-        raise RequestError(f"{key}: a text or a list of texts is wanted")
     if len(given) > most:
         raise RequestError(f"{key}: {len(given)} texts; at most {most} are taken at once (--texts)", 413)
     empty = next((at for at, text in enumerate(given) if not text or text.isspace()), None)
     if empty is not None:
         raise RequestError(f"{key}[{empty}] is empty")
-    return list(given)
+    return given
 
 
 def count_of(body: Mapping[str, Any], key: str, default: int, most: int, least: int = 1) -> int:

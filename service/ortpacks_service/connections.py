@@ -40,16 +40,12 @@ class _Parser(httptools.HttpRequestParser):
     def feed_data(self, data: bytes) -> None:  # type: ignore[override] # asyncio gives bytes
         """Read ``data``."""
         while data:
-            data = self._fed(data)
-
-    def _fed(self, data: bytes) -> bytes:
-        """Read ``data`` up to the end of a head for another protocol, and return what is left to read."""
-        try:
-            super().feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            self._begin()  # after the last request of a connection, it would read nothing more
-            return self._connection.head_of_the_rest() + data[upgrade.args[0] :]
-        return b""
+            try:
+                super().feed_data(data)
+                break
+            except httptools.HttpParserUpgrade as upgrade:  # the head of a request for another protocol ended
+                self._begin()  # after the last request of a connection, it would read nothing more
+                data = self._connection.head_of_the_rest() + data[upgrade.args[0] :]
 
 
 class Connection(HttpToolsProtocol):

@@ -163,10 +163,8 @@ class Embedder:
         values = self._runs.run(self._session, None, inputs)
         shape = np.shape(values[0])
         if len(shape) not in (2, 3) or shape[0] != len(rows):
-            raise ValueError(
-                f"the model's first output has shape {shape} for {len(rows)} texts; (texts, dimensions) or "
-                "(texts, tokens, dimensions) is wanted"
-            )
+            wanted = "(texts, dimensions) or (texts, tokens, dimensions) is wanted"
+            raise ValueError(f"the model's first output has shape {shape} for {len(rows)} texts; {wanted}")
         vectors = _averaged(values[0].astype(np.float32, copy=False), mask)
         lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
         whole = np.zeros(len(rows), np.bool_)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import Callable
 
 _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 
@@ -23,24 +24,22 @@ class _Json(logging.Formatter):
         return json.dumps(entry, default=str)
 
 
-class _OncePerText(logging.Filter):
-    """A filter that passes each warning once, so that models with the same fallback give one line."""
+def _once_per_text() -> Callable[[logging.LogRecord], bool]:
+    """Return a filter that passes each warning once, so that models with the same fallback give one line."""
+    logged: set[str] = set()
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._logged: set[str] = set()
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        message = record.getMessage()
-        known = message in self._logged
+    def passes(record: logging.LogRecord) -> bool:
+        is_known = (message := record.getMessage()) in logged
         if record.levelno == logging.WARNING:
-            self._logged.add(message)
-        return not known
+            logged.add(message)
+        return not is_known
+
+    return passes
 
 
 def log_as_json() -> None:
     """Write what the process logs and warns of as JSON, and each warning of the runtime layer only once."""
-    logging.getLogger("ortpacks_runtime").addFilter(_OncePerText())
+    logging.getLogger("ortpacks_runtime").addFilter(_once_per_text())
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)

@@ -31,10 +31,7 @@ _COPIES = 2
 _LEAST_RUNS = 32 << 20
 """The least bytes for runs beside the models' weights."""
 
-_FULL = re.compile(
-    r"Available memory of \d+ is smaller than requested bytes of \d+"
-    r"|Failed to allocate memory[ \w]*|bad_alloc"
-)
+_FULL = re.compile(r"Available memory of .* requested bytes of \d+|Failed to allocate memory[ \w]*|bad_alloc")
 """What ONNX Runtime says of an arena that is full, and of a system that gives no more memory."""
 
 _AS_REQUESTED = 1
@@ -79,10 +76,10 @@ def plan_memory(limit_mib: int | None, body_mib: int, models: Sequence[int]) -> 
     if runs < _COPIES * sum(models) + _LEAST_RUNS:
         if total < limit:
             return None if limit == sys.maxsize else plan_memory(limit // _MIB, body_mib, models)
-        raise ValueError(
-            f"{total // _MIB} MiB of memory are too few: models take {_COPIES * sum(models) // _MIB}, runs "
-            f"{_LEAST_RUNS // _MIB}, all else {others // _MIB}. Allow more, or serve fewer or smaller models."
-        )
+        needed = (_COPIES * sum(models), _LEAST_RUNS, others)
+        parts = "models take {}, runs {}, all else {}".format(*(size // _MIB for size in needed))
+        do = "Allow more, or serve fewer or smaller models."
+        raise ValueError(f"{total // _MIB} MiB of memory are too few: {parts}. {do}")
     return requests, runs
 
 

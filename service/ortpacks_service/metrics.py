@@ -36,8 +36,8 @@ class Metrics:
         self.batch = histogram("syn_embedding_batch_size", "Texts that ran together", buckets=_BATCHES)
         waiting = prometheus.Gauge("syn_embedding_queue", "Texts that wait or run", registry=registry)
         waiting.set_function(queue)
-        build = prometheus.Info("ortpacks_service_build", "Versions of the service", registry=registry)
-        build.info({"version": VERSION, "onnxruntime": onnxruntime.__version__})
+        about = {"version": VERSION, "onnxruntime": onnxruntime.__version__}
+        prometheus.Info("ortpacks_service_build", "Versions of the service", registry=registry).info(about)
 
     def text(self) -> bytes:
         """Return the metrics in Prometheus' text format."""

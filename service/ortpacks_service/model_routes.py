@@ -19,7 +19,6 @@ from ortpacks_service.errors import RequestError
 from ortpacks_service.memory import TOO_LARGE, Runs, RunTooLargeError
 from ortpacks_service.models import READY
 from ortpacks_service.options import DETECTOR
-from ortpacks_service.service import Service
 from ortpacks_service.tensors import DATATYPES, HEADER_LENGTH, Array
 
 _VERSION = "1"
@@ -44,8 +43,7 @@ async def live(_request: Request) -> Response:
 
 async def ready(request: Request) -> Response:
     """Return whether the service is ready, with status 503 if not."""
-    service: Service = request.app.state.service
-    done, _ = await service.readiness()
+    done, _ = await request.app.state.service.readiness()
     return JSONResponse({"ready": done}, 200 if done else 503)
 
 
@@ -97,7 +95,9 @@ async def infer(request: Request) -> Response:
         _require_inputs(session, name, feed)
         values = _run(service.runs, session, outputs, feed, stop)
         body.grow(sum(value.nbytes for value in values))
-        about = {"model_name": name, "model_version": _VERSION, **_id(asked)}
+        about = {"model_name": name, "model_version": _VERSION}
+        if isinstance(asked.get("id"), str):
+            about["id"] = asked["id"][:200]
         content, headers = tensors.answer(about, asked, dict(zip(outputs, values, strict=True)), body.grow)
         return Answer(content, body, headers)
 
@@ -139,10 +139,6 @@ def _require_inputs(session: Session, name: str, feed: Mapping[str, Array]) -> N
         raise RequestError(f"{name} takes no input without an item; {', '.join(empty)} has none")
 
 
-def _id(asked: Mapping[str, Any]) -> dict[str, str]:
-    return {"id": asked["id"][:200]} if isinstance(asked.get("id"), str) else {}
-
-
 def _run(
     runs: Runs, session: Session, outputs: list[str], feed: Mapping[str, Array], stop: onnxruntime.RunOptions
 ) -> list[Array]:
@@ -158,17 +154,7 @@ def _run(
 
 _MODEL = "/v2/models/{name}"
 
-ROUTES = [
-    Route("/v2", server),
-    Route("/v2/health/live", live),
-    Route("/v2/health/ready", ready),
-    *(
-        route
-        for path in (_MODEL, _MODEL + "/versions/{version}")
-        for route in (
-            Route(path, metadata),
-            Route(f"{path}/ready", model_ready),
-            Route(f"{path}/infer", infer, methods=["POST"]),
-        )
-    ),
-]
+ROUTES = [Route("/v2", server), Route("/v2/health/live", live), Route("/v2/health/ready", ready)]
+for _path in (_MODEL, _MODEL + "/versions/{version}"):
+    ROUTES += [Route(_path, metadata), Route(f"{_path}/ready", model_ready)]
+    ROUTES += [Route(f"{_path}/infer", infer, methods=["POST"])]

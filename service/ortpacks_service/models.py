@@ -117,16 +117,9 @@ class Models:
             log.error("model %s could not be opened: %s", model.name, model.reason)  # noqa: TRY400 - no trace
             return
         model.session, model.state = session, READY
-        fallback = session.report.fallback
-        log.info(
-            "model is ready",
-            extra={
-                "model": model.name,
-                "provider": session.report.provider,
-                "fallback": fallback.reason if fallback else None,
-                "seconds": round(time.monotonic() - model.started, 2),
-            },
-        )
+        fallback, took = session.report.fallback, round(time.monotonic() - model.started, 2)
+        told = {"fallback": fallback.reason if fallback else None, "seconds": took}
+        log.info("model is ready", extra={"model": model.name, "provider": session.report.provider, **told})
 
 
 def _has_model(folder: Path) -> bool:

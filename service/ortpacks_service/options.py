@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
+
+import click
 
 from ortpacks_service import VERSION
 
@@ -22,6 +25,8 @@ API_KEY = "ORTPACKS_API_KEY"
 """The variable with the keys; there is no flag, since every user of a machine sees its command lines."""
 
 OPEN = "open"
+
+_COUNT = click.IntRange(1, 999_999_999)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,83 +55,61 @@ class Options:
 
 def read_options(arguments: Sequence[str] | None, env: Mapping[str, str]) -> Options:
     """Return the options. A wrong one ends the process with exit code 2 and a message."""
-    parser = _parser(sys.argv[1:] if arguments is None else arguments, env)
+    more = "Provider, device and level: ORTPACKS_PROVIDER, ORTPACKS_DEVICE, ORTPACKS_LEVEL, or config.toml."
+    name = "python -m ortpacks_service"
     try:
-        parser.set_defaults(api_key=_keys(env.get(API_KEY)))
-    except argparse.ArgumentTypeError as error:
-        parser.error(f"{API_KEY}: {error}")
-    given = parser.parse_args(arguments)
-    return Options(**{field.name: getattr(given, field.name) for field in fields(Options)})
+        made = partial(Options, api_key=_keys(env.get(API_KEY)))
+        command = click.Command(name, callback=made, params=_flags(), help=more)
+        click.version_option(VERSION, prog_name="ortpacks-service", message="%(prog)s %(version)s")(command)
+        given = command.main(arguments, name, standalone_mode=False, obj=env)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    return given if isinstance(given, Options) else sys.exit(given)  # after --help and --version
 
 
-def _parser(arguments: Sequence[str], env: Mapping[str, str]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m ortpacks_service",
-        description="Provider, device and level: ORTPACKS_PROVIDER, ORTPACKS_DEVICE, ORTPACKS_LEVEL, "
-        "or the table ai of config.toml.",
-    )
+class _Flag(click.Option):
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        """Return the variable's value; Kubernetes sets some to an address for a Service named ortpacks."""
+        given: str = ctx.obj.get(self.envvar, "")
+        return None if given.startswith("tcp://") else given or None
 
-    parser.add_argument("--version", action="version", version=f"ortpacks-service {VERSION}")
 
-    def flag(name: str, default: str, kind: Callable[[str], object], what: str) -> None:
+def _flags() -> list[click.Parameter]:
+    def flag(name: str, default: str, kind: Any, what: str) -> click.Option:
+        """``kind`` is a type of click, or a function of the text."""
         variable = f"ORTPACKS_{name.upper().replace('-', '_')}"
-        given = env.get(variable) or default
-        if given.startswith("tcp://"):  # set by Kubernetes for a Service named ortpacks
-            given = default
-        try:
-            kind(given)
-        except argparse.ArgumentTypeError as error:
-            if variable in env and not any(
-                argument.partition("=")[0] == f"--{name}" for argument in arguments
-            ):
-                parser.error(f"{variable}: {error}")
-        parser.add_argument(
-            f"--{name}",
-            type=kind,
-            default=given,
-            metavar=kind.__name__.strip("_").upper(),
-            help=f"{what} (default: {variable}, else {default})",
-        )
+        named = getattr(kind, "__name__", "").strip("_").upper() or None
+        made = partial(_Flag, [f"--{name}"], default=default, type=kind, help=what, envvar=variable)
+        return made(metavar=named, show_default=True, show_envvar=True)
 
-    flag("host", "127.0.0.1", _address, "the address to listen on")
-    flag("port", "9900", _port, "the port to listen on")
-    flag("models", "models", _folders, f"a folder of models' folders; {os.pathsep!r} between several")
-    flag("data", "data", _path, "where the store of /add and /search lies")
-    flag("batch", "32", _count, "texts that are computed at once, at most")
-    flag("queue", "1024", _count, "texts that may wait; more are answered with 503")
-    flag("texts", "2048", _count, "texts that one request may have")
-    flag("body-mib", "32", _count, "MiB that a request's body may have")
-    flag("seconds", "30", _count, "seconds that a request may take")
-    flag("memory-mib", "auto", _memory, "MiB that the process may use; auto: the container's limit, else all")
-    flag("keep-alive", "75", _count, "seconds that a connection may be idle between two requests")
-    flag("allowed-hosts", "", _hosts, "names of the service besides localhost, --host and IPs; *: any")
-    flag("aliases", "", _names, "more names for the embedding model")
-    flag("required", "", _names, f"what /readyz needs; empty: the embedding model and {STORE!r}")
-    flag("metrics", "key", _metrics, f"whether /metrics needs the key ('key'), or is {OPEN!r}")
-    return parser
+    return [
+        flag("host", "127.0.0.1", _address, "the address to listen on"),
+        flag("port", "9900", click.IntRange(1, 65535), "the port to listen on"),
+        flag("models", "models", _folders, f"a folder of models' folders; {os.pathsep!r} between several"),
+        flag("data", "data", _path, "where the store of /add and /search lies"),
+        flag("batch", "32", _COUNT, "texts that are computed at once, at most"),
+        flag("queue", "1024", _COUNT, "texts that may wait; more are answered with 503"),
+        flag("texts", "2048", _COUNT, "texts that one request may have"),
+        flag("body-mib", "32", _COUNT, "MiB that a request's body may have"),
+        flag("seconds", "30", _COUNT, "seconds that a request may take"),
+        flag("memory-mib", "auto", _memory, "MiB for the process; auto: the container's limit, else all"),
+        flag("keep-alive", "75", _COUNT, "seconds that a connection may be idle between two requests"),
+        flag("allowed-hosts", "", _hosts, "names of the service besides localhost, --host and IPs; *: any"),
+        flag("aliases", "", _names, "more names for the embedding model"),
+        flag("required", "", _names, f"what /readyz needs; empty: the embedding model and {STORE!r}"),
+        flag("metrics", "key", click.Choice(["key", OPEN]), "whether /metrics needs the key, or is open"),
+    ]
 
 
 def _address(text: str) -> str:
     if not text or not text.isascii():  # sockets take an empty one for every address of the machine
-        raise argparse.ArgumentTypeError(f"{text!r}: an address or a host's name is wanted")
+        raise click.BadParameter(f"{text!r}: an address or a host's name is wanted")
     return text
 
 
-def _port(text: str) -> int:
-    value = _count(text)
-    if value > 65535:  # noqa: PLR2004 - the highest port
-        raise argparse.ArgumentTypeError(f"{text}: a port from 1 to 65535 is wanted")
-    return value
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or len(text) > 9 or int(text) == 0:  # noqa: PLR2004
-        raise argparse.ArgumentTypeError(f"{text!r}: a whole number above 0 is wanted")
-    return int(text)
-
-
 def _memory(text: str) -> int | None:
-    return None if text == "auto" else _count(text)
+    return None if text == "auto" else int(_COUNT(text))
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -137,31 +120,27 @@ def _hosts(text: str) -> frozenset[str]:
     names = frozenset(name.lower() for name in _names(text))
     for name in names:
         if not re.fullmatch(r"\*|(\*\.)?[a-z0-9_.-]+", name):
-            raise argparse.ArgumentTypeError(f"{name!r}: hosts without scheme or port are wanted, as a.b,*.c")
+            raise click.BadParameter(f"{name!r}: hosts without scheme or port are wanted, as a.b,*.c")
     return names
-
-
-def _metrics(text: str) -> str:
-    if text not in ("key", OPEN):
-        raise argparse.ArgumentTypeError(f"{text!r}: key or {OPEN} is wanted")
-    return text
 
 
 def _keys(text: str | None) -> tuple[bytes, ...]:
     """Return the keys with commas between them. Nothing in a variable that is set protects nothing."""
-    keys = () if text is None else _names(text)
+    keys, why = _names(text or ""), ""
     if text is not None and not keys:
-        raise argparse.ArgumentTypeError("it is set, but empty. Unset it, or give a key.")
-    if not all(key.isascii() and key.isprintable() and " " not in key for key in keys):
-        raise argparse.ArgumentTypeError("keys of printable ASCII without spaces are wanted, commas between")
+        why = "it is set, but empty. Unset it, or give a key."
+    elif not all(key.isascii() and key.isprintable() and " " not in key for key in keys):
+        why = "keys of printable ASCII without spaces are wanted, commas between"
+    if why:
+        raise click.BadParameter(why, param_hint=API_KEY)
     return tuple(key.encode() for key in keys)
 
 
 def _path(text: str) -> Path:
     if not text:  # Python takes it for the current folder
-        raise argparse.ArgumentTypeError("a folder is wanted, not an empty text")
+        raise click.BadParameter("a folder is wanted, not an empty text")
     if re.search("[\ud800-\udfff]", text):  # neither SQLite nor ONNX Runtime takes such a path
-        raise argparse.ArgumentTypeError(f"{text!r}: a path in UTF-8 is wanted")
+        raise click.BadParameter(f"{text!r}: a path in UTF-8 is wanted")
     return Path(text).absolute()
 
 
@@ -174,12 +153,10 @@ def _folder(text: str) -> Path:
     try:
         list(folder.iterdir())
     except PermissionError as error:
-        raise argparse.ArgumentTypeError(
-            f"{folder} may not be read by the user that runs the service. Open it, or name another."
-        ) from error
+        why = "may not be read by the user that runs the service. Open it, or name another."
+        raise click.BadParameter(f"{folder} {why}") from error
     except OSError as error:
         why = "is no folder" if folder.exists() else "does not exist"
-        raise argparse.ArgumentTypeError(
-            f"{folder} {why}. `./run service` of ortpacks makes dist/models; name it."
-        ) from error
+        do = "`./run service` of ortpacks makes dist/models; name it."
+        raise click.BadParameter(f"{folder} {why}. {do}") from error
     return folder

@@ -59,9 +59,8 @@ class _Pool:
         try:
             return await asyncio.shield(future)
         finally:
-            del (
-                future
-            )  # its exception refers to this frame, and would keep the request's body until a collection
+            # Its exception refers to this frame, and would keep the request's body until a collection.
+            del future
 
     def stop(self) -> None:
         """Stop without waiting for running work."""

@@ -130,11 +130,10 @@ def _rate_of(described: bytes | None) -> int:
     if kind == _EXTENSIBLE and len(described) >= _SUBFORMAT + 2:
         kind = int.from_bytes(described[_SUBFORMAT : _SUBFORMAT + 2], "little")
     if kind != _PCM or channels != 1 or bits != 16 or rate not in _WINDOWS:  # noqa: PLR2004 - a sample's bits
-        raise RequestError(
-            f"the WAV file has {channels} channels of {bits} bits at {rate} Hz in format {kind}; one channel "
-            "of 16 bits at 8000 or 16000 Hz in format 1 is wanted, as ffmpeg -i IN -ac 1 -ar 16000 "
-            "-c:a pcm_s16le OUT.wav makes it"
-        )
+        there = f"{channels} channels of {bits} bits at {rate} Hz in format {kind}"
+        wanted = "one channel of 16 bits at 8000 or 16000 Hz in format 1 is wanted"
+        do = "ffmpeg -i IN -ac 1 -ar 16000 -c:a pcm_s16le OUT.wav"
+        raise RequestError(f"the WAV file has {there}; {wanted}, as {do} makes it")
     return int(rate)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from functools import partial
 
 import numpy as np
@@ -36,14 +36,11 @@ async def vad(request: Request) -> Response:
     detector = SpeechDetector(partial(service.runs.run, session), reader.rate)
 
     async def lines() -> AsyncIterator[bytes]:
-        for segment in await service.streams.run(lambda: list(detector.feed(samples))):
-            yield _line(segment)
+        run = service.streams.run
+        yield await run(lambda: _lines(detector.feed(samples)))
         async for piece in pieces:
-            more = reader.samples(piece)
-            for segment in await service.streams.run(lambda: list(detector.feed(more))):  # noqa: B023 - awaited
-                yield _line(segment)
-        for segment in await service.streams.run(lambda: list(detector.finish())):
-            yield _line(segment)
+            yield await run(partial(lambda more: _lines(detector.feed(more)), reader.samples(piece)))
+        yield await run(lambda: _lines(detector.finish()))
 
     return _JsonLines(lines())
 
@@ -62,8 +59,9 @@ class _JsonLines(Response):
     async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         try:
-            async for line in self._lines:
-                await send({"type": "http.response.body", "body": line, "more_body": True})
+            async for lines in self._lines:
+                if lines:
+                    await send({"type": "http.response.body", "body": lines, "more_body": True})
         except ClientDisconnect:
             return
         except Exception:
@@ -73,8 +71,8 @@ class _JsonLines(Response):
         await send({"type": "http.response.body", "body": b""})
 
 
-def _line(segment: Segment) -> bytes:
-    return orjson.dumps({"start": segment.start, "end": segment.end}) + b"\n"
+def _lines(segments: Iterable[Segment]) -> bytes:
+    return b"".join(orjson.dumps(segment) + b"\n" for segment in segments)
 
 
 ROUTES = [Route(PATH, vad, methods=["POST"])]

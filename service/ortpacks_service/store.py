@@ -27,21 +27,15 @@ _FILE = "store.sqlite"
 _BUSY_MS = 5000
 """The most milliseconds that a write waits for another process's write."""
 
-_SCHEMA = """
-create table if not exists made (model text not null, dimensions integer not null);
-create virtual table if not exists vectors using vec0(embedding float[{}] distance_metric=cosine);
-"""
+_SCHEMA = """create table if not exists made (model text not null, dimensions integer not null);
+create virtual table if not exists vectors using vec0(embedding float[{}] distance_metric=cosine);"""
 
-_TEXTS = """
-create table {} (id integer primary key autoincrement, text text not null, key text unique, metadata text);
-"""
+_TEXTS = """create table {} (id integer primary key autoincrement, text text not null,
+key text unique, metadata text);"""
 """``autoincrement`` gives the number of a deleted text to no other. ``metadata`` is JSON."""
 
-_MOVED = """
-insert into newer (id, text) select id, text from texts;
-drop table texts;
-alter table newer rename to texts;
-"""
+_MOVED = """insert into newer (id, text) select id, text from texts;
+drop table texts; alter table newer rename to texts;"""
 
 _VERSION = 1
 """The store's ``user_version``. Stores of version 0 have texts and their numbers only."""
@@ -93,10 +87,9 @@ class Store:
                     made = (model, dimensions)
                     self._database.execute("insert into made values (?, ?)", made)
         if made != (model, dimensions):
-            raise StoreError(
-                f"{self._file} has vectors of {made[0]} with {made[1]} dimensions, the service runs {model} "
-                f"with {dimensions}. Name another folder with --data."
-            )
+            there, here = (f"{name} with {count} dimensions" for name, count in (made, (model, dimensions)))
+            do = "Name another folder with --data."
+            raise StoreError(f"{self._file} has vectors of {there}, the service runs {here}. {do}")
 
     def _write_ahead(self) -> None:
         """Switch the file to a write-ahead log.

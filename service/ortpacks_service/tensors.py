@@ -15,16 +15,11 @@ from numpy.typing import NDArray
 from ortpacks_service.bodies import VALUE
 from ortpacks_service.errors import RequestError, shown
 
-DATATYPES = {
-    "tensor(bool)": ("BOOL", np.bool_),
-    "tensor(uint8)": ("UINT8", np.uint8),
-    "tensor(uint16)": ("UINT16", np.uint16),
-    "tensor(uint32)": ("UINT32", np.uint32),
-    "tensor(uint64)": ("UINT64", np.uint64),
-    "tensor(int8)": ("INT8", np.int8),
-    "tensor(int16)": ("INT16", np.int16),
-    "tensor(int32)": ("INT32", np.int32),
-    "tensor(int64)": ("INT64", np.int64),
+_SAME = ("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64")
+"""Types whose names are numpy's, in capitals the protocol's."""
+
+DATATYPES: dict[str, tuple[str, type[np.generic]]] = {
+    **{f"tensor({name})": (name.upper(), np.dtype(name).type) for name in _SAME},
     "tensor(float16)": ("FP16", np.float16),
     "tensor(float)": ("FP32", np.float32),
     "tensor(double)": ("FP64", np.float64),
@@ -136,9 +131,9 @@ def wanted_outputs(asked: Mapping[str, Any]) -> list[str] | None:
 
 def _wanted(asked: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     given = asked.get("outputs") or []
-    if not isinstance(given, list) or not all(
-        isinstance(one, dict) and isinstance(one.get("name"), str) for one in given
-    ):
+    each = given if isinstance(given, list) else [given]
+    named = (isinstance(one, dict) and isinstance(one.get("name"), str) for one in each)
+    if each is not given or not all(named):
         raise RequestError("outputs: a list of objects with a name is wanted")
     found = {one["name"]: one for one in given}
     if len(found) < len(given):

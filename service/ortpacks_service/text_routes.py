@@ -87,18 +87,10 @@ async def tei_info(request: Request) -> Response:
     service: Service = request.app.state.service
     embedder, options = service.ready_embedder(), service.options
     report = service.models.session(service.embedder_name).report
-    return JSONResponse(
-        {
-            "model_id": service.embedder_name,
-            "model_dtype": report.dtype or "float32",
-            "model_type": {"embedding": {"pooling": "mean"}},
-            "max_input_length": embedder.most_tokens,
-            "max_client_batch_size": options.texts,
-            "max_batch_requests": options.batch,
-            "auto_truncate": True,
-            "version": VERSION,
-        }
-    )
+    model: dict[str, Any] = {"model_id": service.embedder_name, "model_dtype": report.dtype or "float32"}
+    model |= {"model_type": {"embedding": {"pooling": "mean"}}, "max_input_length": embedder.most_tokens}
+    limits = {"max_client_batch_size": options.texts, "max_batch_requests": options.batch}
+    return JSONResponse({**model, **limits, "auto_truncate": True, "version": VERSION})
 
 
 async def openai_embeddings(request: Request) -> Response:
@@ -111,17 +103,11 @@ async def openai_embeddings(request: Request) -> Response:
     found, places = await _embedded(service, body, texts)
     if body.get("dimensions") not in (None, found.vectors.shape[1]):
         raise RequestError(f"dimensions: {service.embedder_name} has {found.vectors.shape[1]}")
-    tokens = int(found.tokens.sum())
+    tokens, vectors = int(found.tokens.sum()), found.vectors
+    each = [base64.b64encode(one.tobytes()).decode() for one in vectors] if encoded else vectors
     answer: forms.OpenaiAnswer = {
         "object": "list",
-        "data": [
-            {
-                "object": "embedding",
-                "index": at,
-                "embedding": base64.b64encode(vector.tobytes()).decode() if encoded else vector,
-            }
-            for at, vector in enumerate(found.vectors)
-        ],
+        "data": [{"object": "embedding", "index": at, "embedding": one} for at, one in enumerate(each)],
         "model": service.embedder_name,
         "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
         "truncated": places,

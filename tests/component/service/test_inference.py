@@ -175,9 +175,9 @@ def test_texts_of_binary_data_take_more_memory_than_their_bytes_and_count_as_suc
     for _ in range(4):  # what counted is gone, as soon as a thread has dropped its work
         answers.append(service.post(SAME, content=body, headers=headers))
         wait = time.monotonic() + 10
-        while bodies.size and time.monotonic() < wait:
+        while bodies._added(0) and time.monotonic() < wait:
             time.sleep(0.01)
-        assert bodies.size == 0
+        assert bodies._added(0) == 0
     assert [answer.status_code for answer in answers] == [status] * 4
     told(answers[-1].json()["error"])
 

@@ -22,8 +22,8 @@ def test_every_input_of_variants_yaml_once(root: Path) -> None:
     kinds = Counter(item.kind for item in items)
     assert len(items) == len(set(items))
     # the wheels that the file names; three ORT versions, for CUDA and the CPU; the tests' four; for images of
-    # arm64 these, numpy and the newest; for Windows one and six of NVIDIA's; 1.31.1 for CUDA 13; for arm64 it and six of
-    # NVIDIA's; five of CUDA 13's compiler; five hosts of plug-ins, two of which are of these versions
+    # arm64 these, numpy and the newest; for Windows one and six of NVIDIA's; 1.31.1 for CUDA 13; for arm64 it
+    # and six of NVIDIA's; five of CUDA 13's compiler; five hosts of plug-ins, of which two are of these
     assert kinds.pop(InputKind.WHEEL) == 17 + 3 + 3 + 4 + 5 + (1 + 6) + (6 + 1) + (1 + 6) + 5 + 3
     assert {kind.name: count for kind, count in kinds.items()} == COUNTED
     assert {item.spec for item in items if item.spec.startswith("onnxruntime==")} == {

@@ -26,10 +26,19 @@ def test_a_stored_result_is_a_part_of_a_page(tmp_path: Path, monkeypatch: pytest
     assert re.fullmatch(facts, shown[5])
 
 
-def test_a_command_that_fails_stores_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [
+        ("raise SystemExit(3)", "left with code 3"),
+        ("print('1 passed, 2 skipped in 0.91s')", "speed: a test was skipped"),
+    ],
+)
+def test_a_command_that_fails_or_tests_nothing_stores_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, why: str
+) -> None:
     monkeypatch.setattr(record, "result_file", lambda _root, name: tmp_path / name)
-    monkeypatch.setattr(sys, "argv", ["record", "speed", sys.executable, "-c", "raise SystemExit(3)"])
-    with pytest.raises(SystemExit, match="left with code 3"):
+    monkeypatch.setattr(sys, "argv", ["record", "speed", sys.executable, "-c", program])
+    with pytest.raises(SystemExit, match=why):
         record.main()
     assert list(tmp_path.iterdir()) == []
 

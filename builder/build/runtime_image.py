@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 from packageurl import PackageURL
@@ -192,8 +193,8 @@ class RuntimeImage:
                 package, manifest, [wheel.tree for wheel in wheels], service.models if service else None
             )
             own = (tree / LIB).glob(HOST) if package else ()
-            hosts = (*own, *wheels[0].tree.glob("onnxruntime/capi/libonnxruntime.so.*"))
-            commit = commit_of(hosts[0].read_bytes())
+            host = next(chain(own, wheels[0].tree.glob("onnxruntime/capi/libonnxruntime.so.*")), None)
+            commit = commit_of(host.read_bytes()) if host else ""
             for name, files in by_layer.items():
                 write_layer(files, context / f"{name}.tar")
         named = labels(self._described, commit, f"https://github.com/{wiring.project.publish.repository}")
@@ -251,7 +252,7 @@ class RuntimeImage:
                 digest=image.digest,
                 platform=docker,
                 variant=self._manifest.variant,
-                package=self.package.name,
+                package=self.package.name if self._has_package else "",
                 service=self.service is not None,
                 parts=self._parts(),
             ),

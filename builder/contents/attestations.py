@@ -46,7 +46,7 @@ class AttestedImage:
     platform: str
     variant: str
     package: str
-    """File name of the package in the image."""
+    """File name of the package in the image; empty without one."""
     service: bool
     parts: Sequence[Part]
 
@@ -87,7 +87,7 @@ def attestations(image: AttestedImage, repository: str, run: BuilderRun) -> tupl
         "image-type-v1",
         external={
             "variant": image.variant,
-            "package": image.package,
+            **({"package": image.package} if image.package else {}),
             "service": image.service,
             "platform": image.platform,
         },

@@ -55,13 +55,14 @@ class Options:
 
 def read_options(arguments: Sequence[str] | None, env: Mapping[str, str]) -> Options:
     """Return the options. A wrong one ends the process with exit code 2 and a message."""
-    more = "Provider, device and level: ORTPACKS_PROVIDER, ORTPACKS_DEVICE, ORTPACKS_LEVEL, or config.toml."
     name = "python -m ortpacks_service"
+    more = "Provider, device and level: ORTPACKS_PROVIDER, ORTPACKS_DEVICE, ORTPACKS_LEVEL, or config.toml."
     try:
         made = partial(Options, api_key=_keys(env.get(API_KEY)))
         command = click.Command(name, callback=made, params=_flags(), help=more)
         click.version_option(VERSION, prog_name="ortpacks-service", message="%(prog)s %(version)s")(command)
-        given = command.main(arguments, name, standalone_mode=False, obj=env)
+        words = sys.argv[1:] if arguments is None else arguments  # which click does not expand, on Windows
+        given = command.main(words, name, standalone_mode=False, obj=env)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)

@@ -86,8 +86,8 @@ async def tei_info(request: Request) -> Response:
     """Answer the ``GET /info`` of Text Embeddings Inference."""
     service: Service = request.app.state.service
     embedder, options = service.ready_embedder(), service.options
-    report = service.models.session(service.embedder_name).report
-    model: dict[str, Any] = {"model_id": service.embedder_name, "model_dtype": report.dtype or "float32"}
+    dtype = service.models.session(service.embedder_name).report.dtype or "float32"
+    model: dict[str, Any] = {"model_id": service.embedder_name, "model_dtype": dtype}
     model |= {"model_type": {"embedding": {"pooling": "mean"}}, "max_input_length": embedder.most_tokens}
     limits = {"max_client_batch_size": options.texts, "max_batch_requests": options.batch}
     return JSONResponse({**model, **limits, "auto_truncate": True, "version": VERSION})

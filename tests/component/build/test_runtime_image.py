@@ -303,6 +303,17 @@ def test_an_sbom_and_provenance_of_all_that_an_image_is_made_of_go_along(serving
     assert {one for one in sums.items() if not one[0].startswith("pkg:docker/")} <= {*told.items()}
 
 
+def test_the_service_for_the_cpu_is_made_of_the_newest_host_and_of_no_package(serving: Site) -> None:
+    road(serving, "cpu").image(replace(PUSH, service=True))
+    ((_, tags, (entry,)),) = serving.engine.published
+    assert list(tags) == ["1.32.0-cpu-service", "latest-cpu-service"]
+    provenance, sbom = (json.loads(json.dumps(one)) for one in entry.statements)
+    named = {one["name"] for one in listed(sbom)}
+    assert {"onnxruntime", "ortpacks-service", "silero-vad"} < named
+    assert not {name for name in named if name.startswith(("ortpacks-cpu", "opt/ortpacks/lib"))}
+    assert "package" not in provenance["predicate"]["buildDefinition"]["externalParameters"]
+
+
 def listed(statement: Any) -> list[Any]:  # noqa: ANN401 - JSON
     return list(statement["predicate"]["packages"])
 

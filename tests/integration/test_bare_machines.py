@@ -14,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from ortpacks_runtime.one_node import ONE_NODE
 
 from builder.build.verbs.releases.releasing import add_programs
 from builder.files.file_lock import exclusive
@@ -80,6 +81,7 @@ def site(module_folder: Path) -> Mapping[str, Path]:
     write_release(release, version=ORT, files={HOST: library.read_bytes(), **providers})
     shop = Wiring(ROOT, dist=release, reporter=FakeReporter())
     add_programs(shop, shop.project, f"gpu-libs-v{ORT}")
+    (release / "one.onnx").write_bytes(ONE_NODE)
     for made in (links, driver):
         made.mkdir()
     environment_of(library, VirtualCard(capability=A1000.capability), runtime(), links)
@@ -92,7 +94,8 @@ def site(module_folder: Path) -> Mapping[str, Path]:
 
 WORLD = {
     "PIP_NO_INDEX": "1",
-    "PIP_FIND_LINKS": "/wheels /release",
+    "PIP_FIND_LINKS": "/wheels",
+    "URL": "/release",
     "ORTPACKS_INDEX": "/release",
     "ONNXRUNTIME_NODE_INSTALL": "skip",
     "npm_config_prefer_offline": "true",
@@ -104,7 +107,6 @@ NO_GPU = {"LD_LIBRARY_PATH": "/card", "VIRTUALCARD_DRIVER": "1.0"}
 GPU = {"LD_LIBRARY_PATH": "/driver:/card", "VIRTUALCARD_DRIVER": DRIVER}
 
 MARK = "== next =="
-PACKAGES = (f"onnxruntime-node@{ORT}", "/release/ortpacks-1.0.0.tgz")
 
 Start = Callable[[str], AbstractContextManager[Computer]]
 
@@ -167,7 +169,6 @@ def test_the_tutorial_does_and_prints_what_it_says(start: Start) -> None:
 
 
 AUTHORS = (ROOT / "docs/app-authors.md").read_text(encoding="utf-8")
-INTO = "python3 -m venv {0} && . {0}/bin/activate\n"
 
 
 @pytest.fixture(scope="module", params=PYTHONS)
@@ -183,21 +184,30 @@ WITHOUT_AND_WITH = pytest.mark.parametrize("world", [NO_GPU, GPU], ids=["no-gpu"
 def test_python_has_a_session_with_its_report_after_three_commands(
     debian: Computer, world: Mapping[str, str]
 ) -> None:
-    """They are those of the page."""
-    (commands,) = (text for text, _ in steps(AUTHORS) if "ortpacks_runtime doctor" in text)
-    assert len(commands.splitlines()) == 3
-    report = ran(debian, INTO.format(f"app-{len(world['LD_LIBRARY_PATH'])}") + commands, world)
+    """They are those of the page, in a new environment."""
+    (block,) = (text for text, _ in steps(AUTHORS) if "import open_session" in text)
+    url, venv, *commands = (line for line in block.splitlines() if not line.startswith("#"))
+    assert (url.split("=")[0], venv.startswith("python3 -m venv "), len(commands)) == ("URL", True, 3)
+    script = [*alone(f"python{world['LD_LIBRARY_PATH']}"), "cp /release/one.onnx model.onnx", venv, *commands]
+    report = ran(debian, "\n".join(script), world)
     on_card = f"cuda: {MODERN}\n  on GPU 0: {A1000.name}\n"
-    on_cpu = f"cpu: onnxruntime {ORT}\n"
-    assert (on_card if world is GPU else on_cpu) in report, report
+    assert (on_card if world is GPU else f"cpu: onnxruntime {ORT}\n") in report, report
     assert ("cuda: taken: 1 nodes" in report) == (world is GPU)
 
 
 @WITHOUT_AND_WITH
 def test_node_has_postinstalls_answer_after_one_command(debian: Computer, world: Mapping[str, str]) -> None:
-    home = f"node-{len(world['LD_LIBRARY_PATH'])}"
-    commands = f"mkdir {home}; cd {home}; node /npm/bin/npm-cli.js install {' '.join(PACKAGES)} >&2"
-    info = json.loads(ran(debian, f"{commands}; node_modules/.bin/ortpacks info", world))
+    """It is that of the page."""
+    (install,) = re.findall(r"`(npm install onnxruntime-node@[^`]+)`", AUTHORS)
+    npm = 'npm() { node /npm/bin/npm-cli.js "$@" >&2; }'
+    script = [*alone(f"node{world['LD_LIBRARY_PATH']}"), npm, install, "node_modules/.bin/ortpacks info"]
+    info = json.loads(ran(debian, "\n".join(script), world))
     said = (info["host"], info["fallbackToCpu"], info.get("package"), info["gpuName"])
     assert said == ((ORT, False, MODERN, A1000.name) if world is GPU else (ORT, True, None, None))
     assert ("no NVIDIA GPU was found" in info["reason"]) == (world is NO_GPU)
+
+
+def alone(name: str) -> list[str]:
+    """Return commands that make a new folder."""
+    folder = name.replace("/", "-").replace(":", "")
+    return [f"mkdir {folder}", f"cd {folder}"]

@@ -68,7 +68,7 @@ def plan(chosen: ChosenVariants, json: bool = False) -> None:
 
 @variant_verb()
 def bundle(chosen: ChosenVariants) -> None:
-    """Do the last steps of build again: check, pack and verify the libraries that it compiled."""
+    """Do the last steps of build again, without compiling: check, pack and verify what it compiled."""
     for one in chosen.builds().values():
         one.bundle()
 
@@ -102,7 +102,7 @@ def image(
     package="compare this package or unpacked folder with its own variant, or with those named", json=JSON
 )
 def check(chosen: ChosenVariants, package: str | None = None, json: bool = False) -> None:
-    """Compare the last build, or a package, with its variant: native reading against cuobjdump."""
+    """Compare the last build, or a package, with its variant by reading it; verify runs packages too."""
     console = document_console(chosen.wiring) if json else None
     works: dict[str | None, Callable[[], None]]
     if package is None:
@@ -234,7 +234,7 @@ def verify(
     base: str = "auto",
     dist: str | None = None,
 ) -> None:
-    """Check packages from their archives alone, and run models on each."""
+    """Check finished packages as check does, from their archives alone, and run models on each."""
     wiring = make_wiring(dist)
     cards = card_request(card, driver, grid, host)
     packages = [Path(name) for name in package] or archives_in(wiring.dist)
@@ -368,7 +368,7 @@ def install(
     layout: str = "auto",
     dist: str | None = None,
 ) -> None:
-    """Install the package that fits this machine, through the client that users run."""
+    """Install on this machine the package that fits, with the program that client makes."""
     wiring = make_wiring(dist)
     code = own_programs.install_package(wiring, index, prefix, layout)
     if code:
@@ -377,7 +377,7 @@ def install(
 
 @verb()
 def client(_context: Context, dist: str | None = None) -> None:
-    """Make the program for users, ortpacks.pyz, alone and for pip and npm; also inspector and index.json."""
+    """Make ortpacks.pyz, which users and install run, alone and for pip and npm; inspector and index.json."""
     own_programs.make_client(make_wiring(dist))
 
 
@@ -535,7 +535,7 @@ def matrix(
     only="pytest -k expression, of all tests, without gates",
 )
 def test(_context: Context, fast: bool = False, all_: bool = False, only: str | None = None) -> None:
-    """Test ortpacks itself: lint, types and import contracts, then the tiers that this machine can run."""
+    """Test ortpacks itself, no package: lint, types, contracts, then the tiers that this machine can run."""
     if fast and all_:
         raise ValidationError("--fast and --all ask for different tests.", advice="Give one of them.")
     maintenance.test(make_wiring(), fast=fast, everything=all_, only=only)

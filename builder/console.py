@@ -24,6 +24,9 @@ _SECONDS_A_LINE = 60
 """Seconds between two lines of a progress without a terminal."""
 _LIVE = "{desc} {percentage:3.0f}%{postfix} |{bar}|"
 """Format of a live progress line. The bar comes last, because a narrow terminal cuts off the line's end."""
+_BYTES = "{desc} {percentage:3.0f}% {remaining} left, {n_fmt}/{total_fmt}, {rate_fmt} |{bar}|"
+_NARROW, _NUMBERS = 80, 42
+"""Columns that every terminal has, and those that the longest numbers of ``_BYTES`` take."""
 
 
 class Reporter(Protocol):
@@ -138,8 +141,10 @@ class Console:
             yield lambda *_: None
             return
         if self._stream.isatty():
-            desc = f"{self._prefix}  {printable(title)}"
-            with _bar(total=total, desc=desc, unit="B", unit_scale=True, file=self._stream) as bar:
+            desc = _middle_out(f"{self._prefix}  {printable(title)}", _NARROW - _NUMBERS)
+            form = _BYTES if total else None
+            scaled = {"unit": "B", "unit_scale": True, "bar_format": form, "file": self._stream}
+            with _bar(total=total, desc=desc, **scaled) as bar:
 
                 def advance(more: int) -> None:
                     bar.update(more)
@@ -214,6 +219,12 @@ class _Lines:
         if now - self._said_at >= _SECONDS_A_LINE:
             self._said_at = now
             self._say(line(now - self._began))
+
+
+def _middle_out(text: str, most: int) -> str:
+    """Return the text, with … for what lies in its middle where it has more than ``most`` characters."""
+    end = most // 3
+    return text if len(text) <= most else f"{text[: most - end - 1]}…{text[-end:]}"
 
 
 def _bytes_line(title: str, done: int, total: int, seconds: float) -> str:

@@ -41,6 +41,7 @@ LONGEST = (
     "test_internet_road",
     "test_compile_faults",
     "test_client_road",
+    "test_bare_machines",
     "test_shared_cache",
     "test_packages",
 )

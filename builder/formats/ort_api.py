@@ -11,7 +11,8 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from typing import ClassVar, Mapping
+from functools import cached_property
+from typing import ClassVar, List, Mapping, Sequence, Union
 
 API_VERSION = 12
 """The oldest version of the API that has every function of ``OrtApi.functions`` up to 218. The table that a
@@ -32,6 +33,9 @@ ERROR_KINDS = (
     "EP_FAIL",
 )
 """The names of ``OrtErrorCode`` by their values, without the prefix ORT_."""
+
+_ARENA, _DEFAULT_MEMORY = 1, 0
+"""Values of ``OrtAllocatorType`` and ``OrtMemType``."""
 
 _CALL = ctypes.CFUNCTYPE(ctypes.c_void_p)
 """Type of the table's functions that return a status or null; the arguments have C types of their own."""
@@ -137,6 +141,36 @@ class OrtApi:
             self.call("SessionOptionsAppendExecutionProvider_CUDA_V2", options, cuda)
         finally:
             self.release("ReleaseCUDAProviderOptions", cuda)
+
+    @cached_property
+    def _memory(self) -> ctypes.c_void_p:
+        """The ``OrtMemoryInfo`` of CPU memory."""
+        return self.make("CreateCpuMemoryInfo", ctypes.c_int(_ARENA), ctypes.c_int(_DEFAULT_MEMORY))
+
+    def tensor(
+        self, kind: int, dims: Sequence[int], data: Union[bytes, ctypes.c_void_p], size: int
+    ) -> ctypes.c_void_p:
+        """Return an OrtValue over ``size`` bytes at ``data``, which must outlive it.
+
+        ``kind``: the ``ONNXTensorElementDataType``, which has the numbers of onnx's ``TensorProto.DataType``.
+        Raises ``OrtStatusError``.
+        """
+        shape, rank = (ctypes.c_int64 * len(dims))(*dims), ctypes.c_size_t(len(dims))
+        held, element = ctypes.c_size_t(size), ctypes.c_int(kind)
+        return self.make("CreateTensorWithDataAsOrtValue", self._memory, data, held, shape, rank, element)
+
+    def run(
+        self, session: ctypes.c_void_p, inputs: Mapping[str, ctypes.c_void_p], outputs: Sequence[str]
+    ) -> List[ctypes.c_void_p]:
+        """Run a session once and return its outputs, which the caller releases.
+
+        Raises ``OrtStatusError``.
+        """
+        given, wanted = ((ctypes.c_char_p * len(few))(*map(str.encode, few)) for few in ([*inputs], outputs))
+        values, made = (ctypes.c_void_p * len(inputs))(*inputs.values()), (ctypes.c_void_p * len(outputs))()
+        counts = ctypes.c_size_t(len(inputs)), ctypes.c_size_t(len(outputs))
+        self.call("Run", session, ctypes.c_void_p(), given, values, counts[0], wanted, counts[1], made)
+        return [ctypes.c_void_p(one) for one in made]
 
     def _address(self, name: str) -> int:
         address = self._table[self.functions[name]]

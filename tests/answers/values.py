@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
-from builder.prove.virtualcard.worker import LoggedApi, Session, tensor
+from builder.prove.virtualcard.worker import LoggedApi, Session
 
 Array: TypeAlias = "NDArray[np.generic]"
 Value: TypeAlias = "Array | list[Value] | None"
@@ -131,7 +131,8 @@ class Values:
         kind = helper.np_dtype_to_tensor_dtype(array.dtype)
         data = _pack(array) if kind in PACKED else np.ascontiguousarray(array)
         self._buffers.append(data)
-        return self._keep(tensor(self._api, data, array.shape, kind))
+        place = ctypes.c_void_p(data.ctypes.data)
+        return self._keep(self._api.tensor(kind, array.shape, place, data.nbytes))
 
     def _make_strings(self, array: Array) -> ctypes.c_void_p:
         allocator = self._api.make("GetAllocatorWithDefaultOptions")

@@ -108,6 +108,17 @@ def test_variants_have_a_line_each_below_all_others(terminal: Terminal) -> None:
     assert terminal.shown() == [said]
 
 
+@pytest.mark.parametrize("terminal", [80], indirect=True)
+@pytest.mark.parametrize("prefix", ["", "modern"])
+def test_a_file_with_a_long_name_leaves_room_for_how_far_and_how_long(
+    terminal: Terminal, prefix: str
+) -> None:
+    shown = terminal.console.prefixed(prefix) if prefix else terminal.console
+    with shown.progress("ortpacks-modern-1.26.0-cuda12.9-thin-linux-x64.tar.zst", 1_615_000_000):
+        (line,) = terminal.shown()
+    assert re.search(r"  ortpacks-\S+…\S+tar\.zst   0% \? left, 0\.00/1\.6\dG, \?B/s \|", line), line
+
+
 @pytest.mark.parametrize("terminal", [60, 100], indirect=True)
 def test_ctrl_c_leaves_no_live_line(terminal: Terminal) -> None:
     """The two widths are one that the line fills and one with space to spare."""

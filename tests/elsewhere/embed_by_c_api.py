@@ -6,6 +6,7 @@ model's inputs. Output: the version, and the dot products of the first embedding
 
 import ctypes
 import json
+import struct
 import sys
 from pathlib import Path
 
@@ -24,22 +25,14 @@ def main(root: str, library: str, model: str, inputs: str) -> None:
     env = runtime.make("CreateEnv", ctypes.c_int(ort.LOG_ERRORS), ctypes.c_char_p(b"test"))
     options = runtime.make("CreateSessionOptions")
     session = runtime.make("CreateSession", env, ort.ort_path(model), options)
-    memory = runtime.make("CreateCpuMemoryInfo", ctypes.c_int(ort.ARENA), ctypes.c_int(ort.DEFAULT_MEMORY))
     rows = json.loads(Path(inputs).read_text(encoding="utf-8"))
-    numbers, tensors = [], []
-    for table in rows.values():
+    numbers, tensors = [], {}
+    for name, table in rows.items():
         flat = [number for row in table for number in row]
-        numbers.append((ctypes.c_int64 * len(flat))(*flat))
-        shape = (ctypes.c_int64 * 2)(len(table), len(table[0]))
-        data, size = ctypes.byref(numbers[-1]), ctypes.c_size_t(8 * len(flat))
-        rank, kind = ctypes.c_size_t(2), ctypes.c_int(INT64)
-        tensors.append(runtime.make("CreateTensorWithDataAsOrtValue", memory, data, size, shape, rank, kind))
-    count, one, found = ctypes.c_size_t(len(rows)), ctypes.c_size_t(1), (ctypes.c_void_p * 1)()
-    names = (ctypes.c_char_p * len(rows))(*[name.encode() for name in rows])
-    wanted = (ctypes.c_char_p * 1)(b"embedding")
-    given = (ctypes.c_void_p * len(rows))(*tensors)
-    runtime.call("Run", session, ctypes.c_void_p(), names, given, count, wanted, one, found)
-    start = runtime.make("GetTensorMutableData", ctypes.c_void_p(found[0]))
+        numbers.append(struct.pack(f"<{len(flat)}q", *flat))
+        tensors[name] = runtime.tensor(INT64, [len(table), len(table[0])], numbers[-1], len(numbers[-1]))
+    (found,) = runtime.run(session, tensors, ["embedding"])
+    start = runtime.make("GetTensorMutableData", found)
     values = ctypes.cast(start, ctypes.POINTER(ctypes.c_float))
     texts = len(next(iter(rows.values())))
     vectors = [values[WIDTH * text : WIDTH * (text + 1)] for text in range(texts)]

@@ -153,8 +153,7 @@ class Installation:
             tried = self.trials.register(Path(str(host.library)), folder / plugin.library)
         else:
             tried = self.trials.load(folder, manifest)
-        require_loading(tried, manifest.name)
-        return tried
+        return require_loading(tried, manifest.name)
 
     def _bring(self, wanted: Sequence[IndexPackage], layout: Optional[str]) -> InstallResult:
         if not any(readable(form_of(offer.file)) for offer in wanted):

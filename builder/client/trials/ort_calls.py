@@ -23,7 +23,7 @@ from base64 import b64decode
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from builder.client.probe.loaded import loaded_libraries
 from builder.formats.json_values import read_document
@@ -48,9 +48,6 @@ KINDS = {"f32": FLOAT, "i32": 6, "i64": 7}
 
 WARM_UPS, RUNS, MEASURE_SECONDS = 3, 50, 5.0
 """Runs of a model that are not timed, the most that are, and the seconds after which no other begins."""
-
-ARENA, DEFAULT_MEMORY = 1, 0
-"""Values of ``OrtAllocatorType`` and ``OrtMemType``."""
 
 FIRST_WITH_PLUGINS = [1, 22]
 
@@ -153,27 +150,6 @@ def session(runtime: OrtApi, provider: str, content: bytes, *, fallback: bool = 
     return runtime.make("CreateSessionFromArray", env, content, ctypes.c_size_t(len(content)), options)
 
 
-def tensor(runtime: OrtApi, kind: int, dims: Sequence[int], data: bytes) -> ctypes.c_void_p:
-    """Return a tensor in the memory of ``data``, which must outlive it."""
-    memory = runtime.make("CreateCpuMemoryInfo", ctypes.c_int(ARENA), ctypes.c_int(DEFAULT_MEMORY))
-    shape, rank = (ctypes.c_int64 * len(dims))(*dims), ctypes.c_size_t(len(dims))
-    size, element = ctypes.c_size_t(len(data)), ctypes.c_int(kind)
-    return runtime.make("CreateTensorWithDataAsOrtValue", memory, data, size, shape, rank, element)
-
-
-def run(
-    runtime: OrtApi, made: ctypes.c_void_p, inputs: Mapping[str, ctypes.c_void_p], names: Sequence[str]
-) -> Tuple[float, List[List[float]]]:
-    """Return the seconds that a run took, and its outputs ``names``, which are float, flattened."""
-    given, wanted = ((ctypes.c_char_p * len(few))(*map(str.encode, few)) for few in ([*inputs], names))
-    values, outputs = (ctypes.c_void_p * len(inputs))(*inputs.values()), (ctypes.c_void_p * len(names))()
-    counts = ctypes.c_size_t(len(inputs)), ctypes.c_size_t(len(names))
-    begun = perf_counter()
-    runtime.call("Run", made, ctypes.c_void_p(), given, values, counts[0], wanted, counts[1], outputs)
-    seconds = perf_counter() - begun
-    return seconds, [_floats(runtime, ctypes.c_void_p(output)) for output in outputs]
-
-
 def _floats(runtime: OrtApi, output: ctypes.c_void_p) -> List[float]:
     """Return the numbers of an output, and release it. Raises ``ValueError`` where there is none."""
     shape, count = runtime.make("GetTensorTypeAndShape", output), ctypes.c_size_t()
@@ -188,8 +164,9 @@ def _floats(runtime: OrtApi, output: ctypes.c_void_p) -> List[float]:
 def compute(runtime: OrtApi, provider: str) -> float:
     """Return the sum of ``NUMBERS`` that the model computes."""
     made, data = session(runtime, provider, model()), [struct.pack("<f", number) for number in NUMBERS]
-    inputs = {name: tensor(runtime, FLOAT, [1], each) for name, each in zip("ab", data)}
-    return run(runtime, made, inputs, ["c"])[1][0][0]
+    inputs = {name: runtime.tensor(FLOAT, [1], each, len(each)) for name, each in zip("ab", data)}
+    (total,) = runtime.run(made, inputs, ["c"])
+    return _floats(runtime, total)[0]
 
 
 def measure(runtime: OrtApi, host: str, samples: Path, name: str) -> Dict[str, Optional[float]]:
@@ -210,15 +187,20 @@ def timed(runtime: OrtApi, provider: str, sample: SampleModel, file: Path) -> Tu
     made = session(runtime, provider, file.read_bytes(), fallback=True)
     given = [text.split(":") for text in sample.inputs]
     data = [b64decode(text) for *_, text in given]
+    shapes = [[int(dim) for dim in dims.split("x") if dim != "scalar"] for _, _, dims, _ in given]
     inputs = {
-        key: tensor(runtime, KINDS[kind], [int(dim) for dim in dims.split("x") if dim != "scalar"], each)
-        for (key, kind, dims, _), each in zip(given, data)
+        key: runtime.tensor(KINDS[kind], shape, each, len(each))
+        for (key, kind, _, _), shape, each in zip(given, shapes, data)
     }
-    runs = [run(runtime, made, inputs, sample.outputs) for _ in range(WARM_UPS + 1)]
-    while len(runs) < WARM_UPS + RUNS and sum(seconds for seconds, _ in runs) < MEASURE_SECONDS:
-        runs.append(run(runtime, made, inputs, sample.outputs))
+    times: List[float] = []
+    numbers: List[List[float]] = []
+    while len(times) <= WARM_UPS or (len(times) < WARM_UPS + RUNS and sum(times) < MEASURE_SECONDS):
+        begun = perf_counter()
+        outputs = runtime.run(made, inputs, sample.outputs)
+        times.append(perf_counter() - begun)
+        numbers = [_floats(runtime, output) for output in outputs]
     runtime.release("ReleaseSession", made)
-    return runs[-1][1], round(median(seconds for seconds, _ in runs[WARM_UPS:]) * 1000, 4)
+    return numbers, round(median(times[WARM_UPS:]) * 1000, 4)
 
 
 def largest_difference(ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]]) -> Optional[float]:

@@ -36,6 +36,8 @@ _GLIBC = re.compile(r"version [`']((?:GLIBC|GLIBCXX|CXXABI)_[0-9.]+)' not found"
 
 _ABSENT = re.compile(r"([\w.+-]{1,255}): cannot open shared object file")
 
+_DRIVER = "libcuda.so.1"
+
 _WINDOWS_126 = re.compile(r"(?i)error 126\b|or one of its dependencies")
 """ERROR_MOD_NOT_FOUND in ONNX Runtime's message and in Python's. Windows does not name the missing DLL."""
 
@@ -133,13 +135,23 @@ class OrtTrials:
         return _read(answer)
 
 
-def require_loading(tried: TryOut, name: str) -> None:
-    """Raise ``LoadError`` with advice where the trial ran and failed."""
+def require_loading(tried: TryOut, name: str) -> TryOut:
+    """Return the trial. Raise ``LoadError`` with advice where it ran and failed.
+
+    Providers of 1.30 are linked with the driver's library. Where a machine lacks it, as an image does that is
+    built for others, no trial has run.
+    """
+    absent = _ABSENT.search(tried.failure or "")
+    if absent and absent[1] == _DRIVER:
+        return TryOut(
+            ran=False, failure=f"its provider needs {_DRIVER} of NVIDIA's driver, which is not here"
+        )
     if tried.ran and tried.failure is not None:
         raise LoadError(
             f"{name}: its libraries do not load on this machine: {tried.failure}. {_advice(tried.failure)} "
             "What was installed before is unchanged."
         )
+    return tried
 
 
 def host_of(folder: Path, manifest: Manifest) -> Optional[Path]:

@@ -12,12 +12,10 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from onnx import helper
 
 from builder.formats.ort_api import OrtApi, OrtStatusError
@@ -43,7 +41,6 @@ class LoggedApi(OrtApi):
 
     functions: ClassVar[Mapping[str, int]] = {
         **OrtApi.functions,
-        "RegisterExecutionProviderLibrary": 301,
         "GetEpDevices": 303,
         "SessionOptionsAppendExecutionProvider_V2": 304,
         "EpDevice_EpName": 312,
@@ -87,11 +84,6 @@ class LoggedApi(OrtApi):
         first = (ctypes.c_void_p * 1)(found[0])
         add, one, none = "SessionOptionsAppendExecutionProvider_V2", ctypes.c_size_t(1), ctypes.c_size_t(0)
         self.call(add, options, self.env, first, one, None, None, none)
-
-    @cached_property
-    def memory(self) -> ctypes.c_void_p:
-        """The ``OrtMemoryInfo`` of CPU memory, which tensors over arrays need."""
-        return self.make("CreateCpuMemoryInfo", ctypes.c_int(0), ctypes.c_int(0))
 
     def __enter__(self) -> Self:
         return self
@@ -165,19 +157,8 @@ class Session:
 
         Raises ``OrtStatusError`` for a run that fails.
         """
-        fetched = (ctypes.c_void_p * len(self.outputs))()
-        self._api.call(
-            "Run",
-            self._handle,
-            None,
-            _texts(self.inputs[: len(inputs)]),
-            (ctypes.c_void_p * len(inputs))(*inputs),
-            ctypes.c_size_t(len(inputs)),
-            _texts(self.outputs),
-            ctypes.c_size_t(len(self.outputs)),
-            fetched,
-        )
-        return [ctypes.c_void_p(handle) for handle in fetched]
+        given = dict(zip(self.inputs, inputs, strict=False))
+        return self._api.run(self._handle, given, self.outputs)
 
     def close(self) -> None:
         """Release the session, and with it the CUDA provider's memory."""
@@ -187,26 +168,6 @@ class Session:
         count = self._api.number(f"SessionGet{side}Count", self._handle)
         get = f"SessionGet{side}Name"
         return [self._api.text(get, self._handle, ctypes.c_size_t(at)) for at in range(count)]
-
-
-def tensor(api: LoggedApi, data: NDArray[np.generic], shape: Sequence[int], kind: int) -> ctypes.c_void_p:
-    """Return an OrtValue over the bytes of ``data``, which must outlive it. Raises ``OrtStatusError``.
-
-    ``kind``: the ``ONNXTensorElementDataType``, which has the numbers of onnx's ``TensorProto.DataType``.
-    """
-    return api.make(
-        "CreateTensorWithDataAsOrtValue",
-        api.memory,
-        ctypes.c_void_p(data.ctypes.data),
-        ctypes.c_size_t(data.nbytes),
-        (ctypes.c_int64 * len(shape))(*shape),
-        ctypes.c_size_t(len(shape)),
-        ctypes.c_int(kind),
-    )
-
-
-def _texts(names: Sequence[str]) -> ctypes.Array[ctypes.c_char_p]:
-    return (ctypes.c_char_p * len(names))(*(name.encode() for name in names))
 
 
 def _open(api: LoggedApi, model: Path, wish: SessionSettings) -> ctypes.c_void_p:
@@ -281,7 +242,13 @@ def _run(api: LoggedApi, session: Session, feed: Path) -> None:
     with np.load(feed) as arrays:
         feeds = [np.require(arrays[name], requirements="C") for name in session.inputs]
     values = [
-        tensor(api, array, array.shape, helper.np_dtype_to_tensor_dtype(array.dtype)) for array in feeds
+        api.tensor(
+            helper.np_dtype_to_tensor_dtype(array.dtype),
+            array.shape,
+            ctypes.c_void_p(array.ctypes.data),
+            array.nbytes,
+        )
+        for array in feeds
     ]
     try:
         values += session.run(values)

@@ -1,18 +1,23 @@
 """Tests of what brings the client to a machine: pip from an index, and ``install.sh``."""
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tests.doubles.release import serving
 from tests.support import ROOT
 from tests.support.factories.archives import zipped
 from tests.support.messages import Told
+from tests.support.pypi_programs import UV, pypi_program
+from tests.support.pythons import one_of
 
 WHEEL = "ortpacks-1.0.0-py3-none-any.whl"
 VERSION = "ortpacks 1.0.0 of the release gpu-libs-v1.23.2, with Python 3."
@@ -78,7 +83,7 @@ def test_the_workflow_compares_what_the_index_gives_with_what_was_published(
 
 TOOLS = "sh curl sha256sum cut sed mkdir mktemp rm mv chmod tar gzip uname"
 
-UV = """\
+UVS_STAND_IN = """\
 #!/bin/sh
 [ "$1" != python ] || echo "uv $*" >>"$HOME/asked"
 [ "$2" != find ] || echo {python}
@@ -136,13 +141,45 @@ def test_the_script_shows_what_it_does_and_brings_the_command(programs: Path, tm
 
 def test_without_python_uv_brings_one(programs: Path, tmp_path: Path) -> None:
     computer = Computer(tmp_path, programs, python=False)
-    (computer.path / "uv").write_text(UV.format(python=sys.executable))
+    (computer.path / "uv").write_text(UVS_STAND_IN.format(python=sys.executable))
     (computer.path / "uv").chmod(0o755)
     done = computer.run("--yes")
     assert (done.returncode, done.stderr) == (0, "")
     assert (computer.home / "asked").read_text() == "uv python install 3.13\nuv python find 3.13\n"
     assert computer.files() == {"asked", *BROUGHT}
     assert computer.version().startswith(VERSION)
+
+
+def small(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    """Leave out what the client does not need of a Python."""
+    return None if member.name.endswith(("/test", "/site-packages")) else member
+
+
+def downloads_of_uv(folder: Path, python: Path) -> Path:
+    """Write what uv installs of a Python 3.13, and the list in which uv finds it; return the list's path."""
+    archive, home = folder / "cpython.tar.gz", python.parent.parent
+    with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
+        tar.add(python, "python/bin/python3.13")
+        tar.add(home / "lib/python3.13", "python/lib/python3.13", filter=small)
+    build = {"name": "cpython", "major": 3, "minor": 13, "patch": 0, "prerelease": "", "variant": None}
+    system = {"arch": {"family": "x86_64", "variant": None}, "os": "linux", "libc": "gnu", "build": "1"}
+    where = {"url": archive.as_uri(), "sha256": hashlib.sha256(archive.read_bytes()).hexdigest()}
+    listed = folder / "downloads.json"
+    listed.write_text(json.dumps({"cpython-3.13.0-linux-x86_64-gnu": {**build, **system, **where}}))
+    return listed
+
+
+@pytest.mark.thorough
+def test_uv_itself_brings_a_python_that_runs_the_client(programs: Path, tmp_path: Path) -> None:
+    """Its own list of Pythons leads to GitHub."""
+    computer = Computer(tmp_path, programs, python=False)
+    (computer.path / "uv").symlink_to(pypi_program(UV, "bin/uv"))
+    listed = downloads_of_uv(tmp_path, Path(one_of("3.13")).resolve())
+    world = {"UV_PYTHON_DOWNLOADS_JSON_URL": str(listed), "UV_PYTHON_PREFERENCE": "only-managed"}
+    done = computer.run("--yes", **world)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert computer.files() > BROUGHT
+    assert computer.version().startswith(f"{VERSION}13")
 
 
 def test_an_uv_with_other_bytes_is_never_run(programs: Path, tmp_path: Path) -> None:

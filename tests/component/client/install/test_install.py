@@ -413,6 +413,15 @@ def test_what_fails_changes_nothing(machine: Machine, tmp_path: Path, host: byte
     assert machine.run("verify") == 0
 
 
+def test_a_machine_without_a_driver_takes_a_package_that_is_linked_with_it(
+    machine: Machine, tmp_path: Path
+) -> None:
+    """An image is built so: on its user's machine the driver is there."""
+    host = library("1.23.2", refuses=[APPEND_CUDA], why=NO_CUFFT.replace("libcufft.so.11", "libcuda.so.1"))
+    assert machine.run("install", "--index", with_host(tmp_path / "new", host)) == 0, machine.err
+    assert "Not tried out: its provider needs libcuda.so.1" in machine.out
+
+
 def test_a_file_system_that_runs_nothing_is_told_of(machine: Machine, tmp_path: Path) -> None:
     """glibc's message on a file system that is mounted with ``noexec``."""
     said = '{"failed": "lib/libonnxruntime.so.1: failed to map segment from shared object"}'

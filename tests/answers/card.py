@@ -3,7 +3,6 @@
 import atexit
 import os
 import shutil
-import subprocess
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -22,7 +21,7 @@ from builder.prove.virtualcard.sessions import (
 from tests.answers import pairs
 from tests.answers.models import Model
 from tests.answers.pairs import Pair
-from tests.support import ROOT
+from tests.support import ROOT, ran
 
 COMPILER = "gcc"
 needs_compiler = pytest.mark.skipif(
@@ -38,7 +37,7 @@ def runtime() -> CardRuntime:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     made = Path(folder) / "libvirtualcard.so"
     argv: list[str | Path] = ["sh", ROOT / "builder/prove/virtualcard/compile.sh", made]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    done = ran(argv)
     assert done.returncode == 0, done.stderr
     return CardRuntime(library=made, runner=ProcessRunner(os.environ))
 

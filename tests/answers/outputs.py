@@ -1,6 +1,5 @@
 """Run of a model on a library in a process of its own: ``outputs LIBRARY PROVIDER MODEL FEED RESULT``."""
 
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +10,7 @@ from tests.answers.models import Model
 from tests.answers.pairs import Pair
 from tests.answers.values import Array, Value, ValueApi
 from tests.answers.worker import open_with, unheard
-from tests.support import ROOT
+from tests.support import ROOT, ran
 
 
 def outputs(
@@ -22,7 +21,7 @@ def outputs(
     np.savez(feed, allow_pickle=False, **model.feed)
     words = (pair.library, provider, model.path, feed, result)
     argv = [sys.executable, "-m", "tests.answers.outputs", *map(str, words)]
-    done = subprocess.run(argv, cwd=ROOT, env=dict(env), capture_output=True, text=True, check=False)
+    done = ran(argv, cwd=ROOT, env=env)
     assert done.returncode == 0, f"{done.returncode}\n{done.stderr[-3000:]}"
     return dict(np.load(result))
 

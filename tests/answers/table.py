@@ -14,7 +14,7 @@ from tests.answers import pairs
 from tests.answers.pairs import Pair
 from tests.answers.verdict import PASSED
 from tests.answers.worker import INEXPRESSIBLE
-from tests.support import ROOT
+from tests.support import ROOT, ran
 
 BATCH = 400
 """Number of tests in a process. After a crash the next process continues with the next test."""
@@ -84,16 +84,7 @@ def _ask(worker: Sequence[str | Path], cases: Sequence[Path], env: Mapping[str, 
         batch = cases[len(found) : len(found) + BATCH]
         argv = [sys.executable, "-m", *map(str, worker)]
         text = "".join(f"{case}\n" for case in batch)
-        done = subprocess.run(
-            argv,
-            cwd=ROOT,
-            env=dict(env),
-            input=text,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=_LIMIT,
-        )
+        done = ran(argv, cwd=ROOT, env=env, given=text, timeout=_LIMIT)
         found.update(_heard(done.stdout))
         if done.returncode:
             found[cases[len(found)].name] = Answer(said=_crash(done), digest="")

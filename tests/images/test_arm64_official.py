@@ -15,7 +15,7 @@ from builder.contents.rules.dependencies import check_ldd, waits_for_driver
 from builder.io.wiring import Wiring
 from builder.prove.sample_models import minilm
 from tests.elsewhere import embed_by_c_api
-from tests.support import ROOT
+from tests.support import ROOT, ran
 from tests.support.debian import debian_program
 from tests.support.sentences import SIMILARITIES
 
@@ -46,7 +46,7 @@ def test_the_loader_finds_all_but_cuda(emulated: tuple[list[str | Path], Path], 
     trace = [*words, "-E", "LD_TRACE_LOADED_OBJECTS=1", root / "lib/ld-linux-aarch64.so.1"]
     listing = ""
     for library in sorted(libraries.glob("lib*.so*")):
-        done = subprocess.run([*trace, library], capture_output=True, text=True, check=True)
+        done = ran([*trace, library], check=True)
         lines = [line for line in done.stdout.splitlines(keepends=True) if "=>" in line]
         listing += "".join([f"ldd {library}\n", *lines])
     assert waits_for_driver(listing)
@@ -65,7 +65,7 @@ def test_minilm_gives_the_numbers_of_its_documentation(
     inputs.write_text(json.dumps({name: table.tolist() for name, table in rows.items()}))
     (library,) = libraries.glob("libonnxruntime.so.1*")
     argv = [*words, root / "usr/bin/python3.11", embed_by_c_api.__file__, ROOT, library, model, inputs]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, env={})
+    done = ran(argv, env={})
     assert done.returncode == 0, done.stderr[-2000:]
     answer = json.loads(done.stdout)
     assert answer["version"] == VERSION

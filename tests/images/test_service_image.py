@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import time
 import urllib.error
 import urllib.request
@@ -17,7 +16,7 @@ from ortpacks_service.options import EMBEDDER
 
 from builder.config.variants import Project
 from tests.images.conftest import SERVICE
-from tests.support import ROOT
+from tests.support import ROOT, ran
 from tests.support.containers import Served, docker, free_port
 from tests.support.debian import debian_program
 from tests.support.factories.onnx_models import MATRIX, write_model
@@ -228,9 +227,7 @@ def test_compose_starts_it_and_keeps_its_store(compose: Path, image: str, tmp_pa
     }
 
     def run(*command: str) -> str:
-        done = subprocess.run(
-            [*argv, *command], cwd=ROOT, env=env, capture_output=True, text=True, check=False
-        )
+        done = ran([*argv, *command], cwd=ROOT, env=env)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

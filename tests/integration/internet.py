@@ -13,7 +13,7 @@ from builder.io.wiring import Wiring
 from tests.doubles.internet.sites import Sites, proxy
 from tests.doubles.internet.world import GATEWAY, REGISTRY_PORT, World
 from tests.integration.faults_world import Engine, dying_engine
-from tests.support import ROOT
+from tests.support import ROOT, ran
 
 _NETWORK = (
     f"--bip={GATEWAY}/24",
@@ -38,9 +38,7 @@ class Clone:
     def run(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
         """Call ``./run`` as a user does, for at most 50 minutes. ``more`` are further variables."""
         argv, env = ["./run", *words], {**self.env, **more}
-        return subprocess.run(
-            argv, cwd=self.folder, env=env, capture_output=True, text=True, timeout=3000, check=False
-        )
+        return ran(argv, cwd=self.folder, env=env, timeout=3000)
 
 
 @contextmanager
@@ -53,7 +51,7 @@ def cloned(world: World, engine: str, folder: Path, upstreams: Mapping[str, str]
     clone, cache, real = folder / "ortpacks", folder / "cache", Wiring(ROOT).cache
     subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
     changed = ("git", "ls-files", "-z", "--modified", "--others", "--exclude-standard")
-    told = subprocess.run(changed, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    told = ran(changed, cwd=ROOT, check=True).stdout
     for name in filter(None, told.split("\0")):
         (clone / name).unlink(missing_ok=True)
         if (ROOT / name).is_file():

@@ -26,7 +26,7 @@ from tests.doubles.internet.hub_images import push_image
 from tests.doubles.internet.world import HUB, World
 from tests.integration.faults_world import need_root, replace
 from tests.integration.internet import Clone, cloned, engine_on
-from tests.support import ROOT
+from tests.support import ROOT, ran
 from tests.support.cache_servers import registry_server
 from tests.support.factories.internet import ARCHIVE, GITHUB, GITLAB, InternetMaker, edit_project
 from tests.support.factories.redist import RELEASE
@@ -85,7 +85,7 @@ def user(internet: Internet, github: GitHubDouble, module_folder: Path) -> Itera
 
 def docker(internet: Internet, *words: str, given: str = "") -> subprocess.CompletedProcess[str]:
     argv = ["docker", "--host", internet.host, *words]
-    return subprocess.run(argv, input=given, capture_output=True, text=True, check=False)
+    return ran(argv, given=given)
 
 
 def test_a_container_that_does_not_end_is_ended(internet: Internet) -> None:

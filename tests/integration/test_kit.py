@@ -17,6 +17,7 @@ from builder.prove.virtualcard.sessions import DRIVER, VirtualCard, environment_
 from tests.answers import pairs
 from tests.answers.card import needs_compiler, place, runtime
 from tests.answers.models import models
+from tests.support import ran
 from tests.support.fakes.verbs import invoke
 from tests.support.real_packages import sha256
 
@@ -34,7 +35,7 @@ def proof(kit: Path, capability: str, folder: Path) -> dict[str, Any]:
     stated = {"ORTPACKS_FORCE_CC": capability, "ORTPACKS_FORCE_DRIVER": DRIVER}
     env = {**os.environ, **stand_ins, **stated}
     argv = ["timeout", "480", str(kit / "prove.sh")]
-    done = subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, check=False)
+    done = ran(argv, cwd=folder, env=env)
     assert done.returncode == 6, done.stdout + done.stderr
     text = (folder / f"ortpacks-proof-{capability}.json").read_text()
     value: dict[str, Any] = json.loads(text)

@@ -1,8 +1,8 @@
 """Tests of real packages: their files, bytes and manifests."""
 
-import subprocess
 from pathlib import Path
 
+from tests.support import ran
 from tests.support.real_packages import LIBRARIES, MINIMAL, listing, manifest
 
 
@@ -22,7 +22,7 @@ def test_packages_have_the_bytes_they_had_before(modern_package: Path, dist: Pat
     """
     golden = root / "tests/golden/packages.sha256"
     argv = ["sha256sum", "--check", "--ignore-missing", str(golden)]
-    done = subprocess.run(argv, cwd=dist, capture_output=True, text=True, check=False)
+    done = ran(argv, cwd=dist)
     told = done.stdout.splitlines()
     assert f"{modern_package.name}: OK" in told
     assert all(line.endswith(": OK") for line in told)

@@ -6,13 +6,12 @@ file system of its own to read from, and no network.
 
 import json
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from builder.io.wiring import Wiring
-from tests.support import ROOT
+from tests.support import ROOT, ran
 from tests.support.checkout import copy_to_run
 
 pytestmark = [
@@ -33,7 +32,7 @@ def built(project: Path, *flags: str, without: str = "--mount") -> dict[str, str
     """Build the package for the CPU and return the sha256 of each archive by its name."""
     env = {**os.environ, "ORTPACKS_CACHE": str(Wiring(ROOT).cache), "LC_ALL": "C"}
     argv = ["unshare", "--mount", without, "sh", "-c", BUILD, "sh", *flags]
-    done = subprocess.run(argv, cwd=project, env=env, capture_output=True, text=True, check=False)
+    done = ran(argv, cwd=project, env=env)
     assert done.returncode == 0, done.stderr
     found = {Path(one["path"]): one for one in json.loads(done.stdout)["packages"]}
     assert all(path.is_relative_to(project) and one["verified"] for path, one in found.items())

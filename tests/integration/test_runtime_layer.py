@@ -21,7 +21,7 @@ from builder.prove.virtualcard.sessions import VirtualCard, environment_of
 from tests.answers import pairs
 from tests.answers.card import needs_compiler, runtime
 from tests.answers.models import models
-from tests.support import ROOT
+from tests.support import ROOT, ran
 from tests.support.fakes.verbs import thin_of
 from tests.support.real_packages import full_package, manifest, unpack
 from tests.support.service import Running, service
@@ -73,13 +73,7 @@ class Application:
 
     def opens(self, card: VirtualCard | None, model: Path | None = None) -> tuple[dict[str, Any], str]:
         """Open the model; return the program's answer and its log."""
-        done = subprocess.run(
-            [sys.executable, "-c", OPEN, model or _minilm()],
-            env=self.world(card),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = ran([sys.executable, "-c", OPEN, model or _minilm()], env=self.world(card))
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout.splitlines()[-1]), done.stderr
 

@@ -1,7 +1,6 @@
 """Tests of the service with clients that others wrote for OpenAI, Text Embeddings Inference and KServe."""
 
 import json
-import subprocess
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +10,7 @@ import tritonclient.http as triton
 from huggingface_hub import InferenceClient
 from ortpacks_service.options import EMBEDDER
 
+from tests.support import ran
 from tests.support.pypi_programs import pypi_program
 from tests.support.service import Running, service, write_embedder
 
@@ -59,7 +59,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 def answers(running: Running, request: pytest.FixtureRequest) -> dict[str, Any]:
     python = pypi_program(CLIENTS, "bin/python")
     argv = [python, "-c", SCRIPT, f"http://127.0.0.1:{running.port}", KEY, request.param]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    done = ran(argv)
     assert done.returncode == 0, done.stderr
     return {"name": request.param, **json.loads(done.stdout)}
 

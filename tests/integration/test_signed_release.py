@@ -25,7 +25,7 @@ from builder.publish.publish import converge_release, publish_release
 from tests.doubles.github import REPOSITORY, GitHubDouble
 from tests.doubles.loopback import static_server
 from tests.doubles.release import FILES, write_release
-from tests.support import ROOT
+from tests.support import ROOT, ran
 from tests.support.factories.publishing import TAG, github_of, of_two_variants, ports, project_at
 from tests.support.factories.releases import TEXTS, append_sum
 from tests.support.factories.signing import FIRST, local_file, signing
@@ -82,7 +82,7 @@ class User:
         argv = [sys.executable, "-I", "-S", str(self.client), "install", "--index", index]
         card = {"ORTPACKS_FORCE_CC": "5.2", "ORTPACKS_FORCE_DRIVER": "550.54.14"}
         env = {"PATH": "/usr/bin:/bin", "HOME": str(self.home), **card}
-        return subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
+        return ran(argv, env=env)
 
     def refuses(self, index: str, why: str) -> None:
         done = self.install(index)

@@ -9,6 +9,7 @@ from builder.facts.gpu.architectures import Arch
 from builder.facts.gpu.compatibility import compilable, compiles
 from builder.facts.gpu.table import COMPILED, SUFFIXES
 from builder.io.wiring import Wiring
+from tests.support import ran
 
 
 def unpacked_toolkit(shop: Wiring) -> UnpackedToolkit:
@@ -23,7 +24,7 @@ def test_nvcc_lists_what_the_table_says(root: Path, tmp_path: Path) -> None:
     deb = shop.store(shop.lock).fetch(assembled.deb)
     subprocess.run(["dpkg-deb", "--extract", deb, tmp_path], check=True)
     nvcc = tmp_path / "usr/lib/nvidia-cuda-toolkit/bin/nvcc"
-    done = subprocess.run([nvcc, "--list-gpu-code"], capture_output=True, text=True, check=True)
+    done = ran([nvcc, "--list-gpu-code"], check=True)
     assert done.stdout.split() == [f"sm_{number}" for number in compilable(assembled.version)]
 
 
@@ -31,7 +32,7 @@ def test_ptxas_takes_what_the_table_says(root: Path) -> None:
     shop = Wiring(root)
     assembled = unpacked_toolkit(shop)
     (ptxas,) = shop.store(shop.lock).unpack(assembled.wheels["ptxas"]).rglob("ptxas")
-    done = subprocess.run([ptxas, "--help"], capture_output=True, text=True, check=True)
+    done = ran([ptxas, "--help"], check=True)
     said = {Arch.parse(word) for word in re.findall(r"'sm_(\d+[af]?)'", done.stdout)}
     known = {
         Arch(*divmod(gpu.number, 10), name)

@@ -1,12 +1,11 @@
 """Tests of cuda_abi.h: sizes, offsets and numbers must equal those in NVIDIA's headers of CUDA 12 and 13."""
 
-import subprocess
 from pathlib import Path
 
 from builder.config.variants import UnpackedToolkit
 from tests.answers import pairs
 from tests.answers.card import COMPILER, needs_compiler
-from tests.support import ROOT
+from tests.support import ROOT, ran
 
 pytestmark = needs_compiler
 FIELDS = (
@@ -76,7 +75,7 @@ def compiled(folder: Path, ours: str, theirs: str, *, cuda13: bool = False) -> b
     headers = includes_13() if cuda13 else includes()
     here = f"-I{ROOT / 'builder/prove/virtualcard'}"
     argv = [COMPILER, "-std=c11", "-fsyntax-only", "-w", here, *headers, str(program)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    done = ran(argv)
     assert done.returncode == 0 or "static assertion failed" in done.stderr, done.stderr
     return done.returncode == 0
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from builder.formats.index import Index, loads
 from builder.publish.wheels.index import CARDS
 from tests.doubles.github import REPOSITORY, GitHubDouble
 from tests.doubles.loopback import static_server
-from tests.support import ROOT
+from tests.support import ROOT, ran
 from tests.support.factories.publishing import TAG
 from tests.support.factories.wheel_release import WheelShop, open_wheel_shop
 from tests.support.factories.wheel_variants import DRIVERS, told
@@ -63,13 +62,7 @@ class Installers:
     def _installed(self, argv: list[str], env: Mapping[str, str]) -> str:
         target = self.folder / f"site-{len(list(self.folder.iterdir()))}"
         ours = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_"))}
-        done = subprocess.run(
-            [*argv, "--target", str(target), PROJECT],
-            env={**ours, **env},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = ran([*argv, "--target", str(target), PROJECT], env={**ours, **env})
         assert done.returncode == 0, " ".join(done.stderr.split())  # uv breaks lines at the terminal's width
         (told,) = target.glob("*.dist-info/ortpacks.json")
         return str(json.loads(told.read_text())["package"]["variant"])

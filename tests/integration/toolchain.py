@@ -13,7 +13,7 @@ from builder.binary.elf_headers import read_sections
 from builder.build.check_tools import CheckTools
 from builder.config.variants import UnpackedToolkit
 from builder.io.wiring import Wiring
-from tests.support import ROOT
+from tests.support import ROOT, ran
 from tests.support.containers import docker
 
 SOURCE = """\
@@ -69,7 +69,7 @@ class Toolchain:
 
     def sh(self, script: str) -> subprocess.CompletedProcess[str]:
         argv = ["docker", "exec", "--workdir=/unit", self.container, "/bin/bash", "-euc"]
-        return subprocess.run([*argv, ENVIRONMENT + script], capture_output=True, text=True, check=False)
+        return ran([*argv, ENVIRONMENT + script])
 
     def compile(self, codes: tuple[str, ...], *options: str, nvcc: str = "nvcc") -> Path:
         flags = [f"--generate-code=arch=compute_{code.replace(':', ',code=[sm_')}]" for code in codes]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder.files.file_lock import exclusive
+from tests.support import ran
 
 HERE = Path(__file__).parent
 _TAKEN_ALONG = ("package.json", "package-lock.json", ".npmrc")
@@ -85,15 +86,7 @@ def _fetch(folder: Path, npm: str, env: Mapping[str, str]) -> None:
 
 
 def _run(argv: Sequence[str], folder: Path, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        argv,
-        cwd=folder,
-        env=dict(env),
-        capture_output=True,
-        text=True,
-        timeout=_INSTALL_SECONDS,
-        check=False,
-    )
+    done = ran(argv, cwd=folder, env=env, timeout=_INSTALL_SECONDS)
     unreachable = _UNREACHABLE.search(done.stderr) if done.returncode else None
     if unreachable:
         raise UnavailableError(f"npm's registry is out of reach ({unreachable[0]})")

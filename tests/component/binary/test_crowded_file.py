@@ -7,7 +7,6 @@ import errno
 import mmap
 import os
 import struct
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ from builder.binary.elf_headers import FormatError, MappedFile
 from builder.binary.fatbin import read_containers
 from builder.binary.fatbin_format import BEGIN
 from builder.contents.reading import read_file
-from tests.support import ROOT
+from tests.support import ROOT, ran
 from tests.support.factories.binaries import SASS, container, elf, image, sass
 from tests.support.messages import Told
 
@@ -129,7 +128,7 @@ CROWDED: dict[str, tuple[str, Callable[[], bytes]]] = {
 def _read(file: Path, name: str, told: Told, seconds: float) -> None:
     """Read the file in a process of its own, whose message goes to the catalogue, within the limits."""
     argv = [sys.executable, "-c", READ, str(file), name]
-    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True, timeout=900)
+    done = ran(argv, cwd=ROOT, check=True, timeout=900)
     took, message = done.stdout.splitlines()
     told(message)
     needed, mebibytes = map(float, took.split())

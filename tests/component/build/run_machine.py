@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import ran
 from tests.support.tables import data_text
 
 REAL = ("bash", "cat", "cut", "dirname", "flock", "grep", "head", "mkdir", "rm", "sha256sum", "chmod", "cp")
@@ -49,13 +50,10 @@ class Machine:
         self.stub("docker", absent())
 
     def run(self, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        return ran(
             [self.folder / "run", *words],
             cwd="/",
             env={"PATH": str(self.bin), "CALLS": str(self.calls), **env},
-            text=True,
-            capture_output=True,
-            check=False,
             timeout=30,
         )
 

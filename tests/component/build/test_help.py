@@ -1,7 +1,6 @@
 """Tests of the command line's explanations: help, list of verbs, spelling suggestions, completion."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from invoke.collection import Collection
 
 import tasks
 from builder.build.verbs import command_line
-from tests.support import ROOT
+from tests.support import ROOT, ran
 from tests.support.factories.project_copy import Place, copied_to
 
 VERBS = sorted(Collection.from_module(tasks).task_names)
@@ -70,12 +69,10 @@ def test_the_completion_of_bash_knows_verbs_and_flags(copied: Place) -> None:
     # The script starts ./run, which may make .venv: this program replaces it and starts the command line as
     # ./run does.
     program = 'exec "$PYTHON" -m builder.build.verbs.command_line "$@"'
-    done = subprocess.run(
+    done = ran(
         ["bash", "-c", f"function ./run {{ ( {program} ); }}\n{printed}\n{script}"],
         cwd=ROOT,
         env={**os.environ, "PYTHON": sys.executable},
-        text=True,
-        capture_output=True,
         check=True,
     )
     assert done.stdout == "complete -o default -F _complete_./run ./run\ninstall\n--variant\n"
@@ -85,13 +82,7 @@ def test_invoke_starts_run_with_the_same_words(tmp_path: Path) -> None:
     folder = copied_to(tmp_path).folder
     (folder / "run").write_text("#!/bin/sh\nprintf '[%s]' \"$@\"\n")
     (folder / "run").chmod(0o755)
-    done = subprocess.run(
-        [sys.executable, "-m", "invoke", "verify", "a package", "b", "--card", "8.6"],
-        cwd=folder,
-        text=True,
-        capture_output=True,
-        check=False,
-    )
+    done = ran([sys.executable, "-m", "invoke", "verify", "a package", "b", "--card", "8.6"], cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "[verify][a package][b][--card][8.6]"
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.support import ran
 from tests.support.tables import data_text
 
 GH = data_text("programs/gh.sh")
@@ -35,9 +36,7 @@ class Checkout:
 
     def script(self, name: str) -> subprocess.CompletedProcess[str]:
         argv = ["bash", "-e", "-c", self.scripts[name]]
-        return subprocess.run(
-            argv, cwd=self.folder, env=self.env, capture_output=True, text=True, check=False
-        )
+        return ran(argv, cwd=self.folder, env=self.env)
 
     def lock(self, status: int, pin: str | None) -> int:
         """Run the first step over a ``./run`` that says something, ends so, and may write a pin."""

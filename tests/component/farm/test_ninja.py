@@ -13,7 +13,7 @@ import pytest
 
 from builder.farm import costs, drive, status
 from builder.farm.costs import Cost
-from tests.support import ROOT
+from tests.support import ROOT, ran
 from tests.support.tables import data_text
 
 pytestmark = pytest.mark.skipif(shutil.which("ninja") is None, reason="needs ninja on PATH")
@@ -149,7 +149,7 @@ def test_the_program_is_run_as_the_build_container_does(tree: Path) -> None:
     flags += " --shared none --name p --learned learned.tsv --measured measured.tsv --record record.json p"
     argv = ["python3", "-m", "builder.farm.drive", *flags.split()]
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(argv, cwd=tree, env=env, capture_output=True, text=True, check=False)
+    done = ran(argv, cwd=tree, env=env)
     assert done.returncode == 0, done.stderr
     assert f"4 units to compile, {len(os.sched_getaffinity(0))} at a time" in done.stdout
     assert int((tree / "pool/budget").read_text()) > 1024

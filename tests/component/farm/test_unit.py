@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from builder.farm.costs import read_log
+from tests.support import ran
 
 BUSY = """\
 import os, sys, time
@@ -23,7 +24,7 @@ Done = subprocess.CompletedProcess[str]
 
 def run(unit: Path, *command: str | Path, log: Path | None = None, cwd: Path | None = None) -> Done:
     env = {"PATH": "/usr/bin:/bin", **({"UNIT_LOG": str(log)} if log else {})}
-    return subprocess.run([unit, *command], env=env, cwd=cwd, capture_output=True, text=True, check=False)
+    return ran([unit, *command], env=env, cwd=cwd)
 
 
 def test_one_line_tells_what_a_compiler_and_its_children_took(unit: Path, tmp_path: Path) -> None:

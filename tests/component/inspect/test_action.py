@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support import ROOT
+from tests.support import ROOT, ran
 from tests.support.factories.binaries import PTX, SASS, container, elf, image
 from tests.support.tables import table
 
@@ -32,13 +32,10 @@ def runner(folder: Path, given: Mapping[str, str]) -> subprocess.CompletedProces
     assert "${{" not in step["run"] + "".join(env.values())
     script = folder / "step.sh"
     script.write_text(step["run"])
-    return subprocess.run(
+    return ran(
         [*_SHELLS[step["shell"]], script],
         cwd=folder,
         env={"PATH": os.environ["PATH"], "GITHUB_ACTION_PATH": str(ROOT), **env},
-        capture_output=True,
-        text=True,
-        check=False,
     )
 
 

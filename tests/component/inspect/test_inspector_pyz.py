@@ -14,7 +14,7 @@ from backports.zstd import compress
 
 from builder.inspect.__main__ import main
 from builder.io.archive.client_zipapp import build_inspector
-from tests.support import ROOT
+from tests.support import ROOT, ran
 from tests.support.factories.archives import files
 from tests.support.factories.binaries import PTX, SASS, container, elf, image, sass
 from tests.support.factories.project_copy import Place
@@ -40,13 +40,7 @@ def run(
     python: str, inspector: Path, *argv: object, path: str = "/nonexistent"
 ) -> subprocess.CompletedProcess[str]:
     """Run the inspector without installed packages, with every warning as an error."""
-    return subprocess.run(
-        [python, "-W", "error", "-I", "-S", inspector, *map(str, argv)],
-        env={"PATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return ran([python, "-W", "error", "-I", "-S", inspector, *map(str, argv)], env={"PATH": path})
 
 
 @pytest.mark.parametrize("version", VERSIONS)

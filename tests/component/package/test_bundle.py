@@ -3,7 +3,6 @@
 import _ssl
 import json
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -23,6 +22,7 @@ from builder.io.archive.unpacking import digests_of, extract, manifest_bytes
 from builder.io.process import Completed, ProcessRunner
 from builder.io.wheel import Patchelf
 from builder.package.bundle import bundle, forms_of, locate
+from tests.support import ran
 from tests.support.factories.bundling import Site, site_in
 from tests.support.factories.packages import official, plan, report
 from tests.support.fakes.ports import FakeRunner
@@ -248,7 +248,7 @@ def test_patchelf_gives_a_copy_its_runpath_once(tmp_path: Path, library: Path) -
 
 
 def read(library: Path) -> str:
-    return subprocess.run(["readelf", "-d", library], capture_output=True, check=True, text=True).stdout
+    return ran(["readelf", "-d", library], check=True).stdout
 
 
 def test_a_patchelf_that_does_nothing_is_noticed(tmp_path: Path, library: Path) -> None:

@@ -18,6 +18,7 @@ from builder.io.process import Completed
 from builder.prove.cards import card_request
 from builder.prove.selftest import SelftestTrial, selftest, trials_for
 from builder.prove.verify import verify_packages
+from tests.support import ran
 from tests.support.factories.documents import manifest as sample_manifest
 from tests.support.factories.releases import manifest as entry_of
 from tests.support.factories.releases import write_package
@@ -89,7 +90,7 @@ def script(root: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run the script with a command that shows its arguments separately."""
     argv = ["/bin/sh", str(root / "templates/selftest.sh"), str(folder), "/usr/bin/printf", "%s|", "a", "b c"]
     env = {"PATH": "/usr/bin:/bin", "LD_LIBRARY_PATH": str(folder.parent / "elsewhere")}
-    return subprocess.run(argv, capture_output=True, text=True, check=True, env=env)
+    return ran(argv, check=True, env=env)
 
 
 def found_by(root: Path, folder: Path) -> list[tuple[str, str]]:

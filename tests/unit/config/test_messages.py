@@ -28,17 +28,28 @@ def test_the_messages_in_the_guide_are_those_that_are_printed(root: Path) -> Non
     assert [line for line in shown if line not in printed] == []
 
 
-@pytest.mark.parametrize("text", ["", "# nothing but this\n", "{}", "- 1\n- 2\n", "hello"])
-def test_a_file_that_is_something_else_gets_one_line(told: Told, text: str) -> None:
-    kind, [line] = error_of(text)
-    assert kind is SchemaError
-    told(line)
+HEAD, _, REST = SAMPLE.partition("variants:\n")
 
 
-def test_a_placeholder_in_angle_brackets_is_a_key_as_others(told: Told) -> None:
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        *((SchemaError, text) for text in ("", "# nothing but this\n", "{}", "- 1\n- 2\n", "hello")),
+        (SchemaError, changed(("variants:\n", "variants:\n  <name>: 1\n")) + "<name>: 1\n"),
+        (ValidationError, changed(("format: 1", "format: 2"), ("bundle:", "bundles:"))),
+        (SchemaError, changed(("1000000", "9" * 5000))),
+        (CompatibilityError, changed(('"12.9"', '"13.0"'), ("==12.9.79", "==13.0.48"))),
+        (ValidationError, f"{HEAD}variants: {{}}\nbundle:{REST.partition('bundle:')[2]}"),
+    ],
+    ids=[
+        *("empty", "a comment", "no key", "a list", "a word", "a key in angle brackets", "another format"),
+        *("a long value", "what the libraries dropped", "no variant"),
+    ],
+)
+def test_what_the_cases_cannot_hold_has_its_message(kind: type[ConfigError], text: str, told: Told) -> None:
     """Defect: a key that began with ``<`` was lost from the place, and at the top ended in a traceback."""
-    kind, lines = error_of(changed(("variants:\n", "variants:\n  <name>: 1\n")) + "<name>: 1\n")
-    assert kind is SchemaError
+    said, lines = error_of(text)
+    assert said is kind
     told("\n".join(lines))
 
 
@@ -49,21 +60,9 @@ def test_no_variant_has_the_name_of_a_folder_that_verbs_make_in_dist(name: str) 
     assert f"variants.{name}: not a variant's name" in line
 
 
-def test_another_format_is_the_only_problem_that_is_told(told: Told) -> None:
-    kind, [line] = error_of(changed(("format: 1", "format: 2"), ("bundle:", "bundles:")))
-    assert kind is ValidationError
-    told(line)
-
-
 def test_a_syntax_error_is_told_alone() -> None:
     kind, lines = error_of(changed(("[50,", "[91,"), ("models:", "models")))
     assert (kind.__name__, len(lines)) == ("ParseError", 1)
-
-
-def test_a_long_value_is_cut(told: Told) -> None:
-    kind, [line] = error_of(changed(("1000000", "9" * 5000)))
-    assert kind is SchemaError
-    told(line)
 
 
 @pytest.mark.parametrize(
@@ -104,22 +103,9 @@ def test_the_most_basic_problem_is_the_class(broken: list[tuple[str, str]], kind
     assert error_of(changed(*broken))[0] is kind
 
 
-def test_what_the_libraries_dropped_is_told_at_the_sets_line(told: Told) -> None:
-    kind, [line] = error_of(changed(('"12.9"', '"13.0"'), ("==12.9.79", "==13.0.48")))
-    assert kind is CompatibilityError
-    told(line)
-
-
 def test_windows_line_ends_count_as_one_line() -> None:
     [line] = error_of(changed(("90a", "91")).replace("\n", "\r\n"))[1]
     assert line.startswith("57: variants.latest.sm[0]: ")
-
-
-def test_no_variant_at_all(told: Told) -> None:
-    head, rest = SAMPLE.split("variants:\n")
-    kind, [line] = error_of(f"{head}variants: {{}}\nbundle:{rest.split('bundle:')[1]}")
-    assert kind is ValidationError
-    told(line)
 
 
 @pytest.mark.parametrize("password", ["swordfish", "sword/fish", "sword@fish", "sword#fish", "sword fish"])

@@ -5,7 +5,6 @@ import ctypes
 import random
 import re
 import struct
-import subprocess
 from collections.abc import Sequence
 
 import pytest
@@ -17,7 +16,7 @@ from builder.facts.gpu.architectures import Capability
 from builder.facts.gpu.drivers import DRIVERS
 from builder.facts.gpu.table import CAPABILITIES, LISTED_GPUS
 from tests.answers.card import needs_compiler, runtime
-from tests.support import ROOT
+from tests.support import ROOT, ran
 from tests.support.factories.binaries import PTX, SASS, ZSTD, A, F, container, elf, image
 from tests.support.factories.nvidia import SMALL, compiled, packed
 from tests.support.tables import table
@@ -149,7 +148,7 @@ def test_a_capability_that_is_no_device_takes_nothing() -> None:
 
 def test_the_stand_in_loads_on_hosts_as_old_as_the_oldest_that_a_package_runs_on() -> None:
     """The base image compiles it and the host's Python loads it: wheels require glibc 2.27."""
-    told = subprocess.run(["objdump", "-T", runtime().library], capture_output=True, text=True, check=True)
+    told = ran(["objdump", "-T", runtime().library], check=True)
     asked = {tuple(map(int, found.split("."))) for found in re.findall(r"GLIBC_([\d.]+)", told.stdout)}
     assert asked
     assert max(asked) < (2, 27)

@@ -10,6 +10,7 @@ import pytest
 from builder.config.inputs import Input, InputKind
 from builder.errors import BuilderError
 from builder.io.debian.apt_mirror import AptMirrors, download_debian
+from builder.io.git import commit_of, download_tree
 from builder.io.package_index import PackageIndex
 from builder.io.process import ProcessRunner
 from builder.io.store import UrlMirror, download_redist, download_url
@@ -75,3 +76,34 @@ def test_pips_index(host: str, tmp_path: Path) -> None:
     said = told(lambda _: index.download(Input.wheel("gpu-thing==1.0"), None, tmp_path), FakeReporter(lines))
     assert "gpu-thing==1.0" in said
     assert "fish" not in said
+
+
+@pytest.mark.parametrize("password", PASSWORDS[:3])
+def test_a_proxy_of_all_programs(password: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The proxy refuses; names in upper case are read too."""
+    proxy = f"http://ada:{password}@127.0.0.1:1"
+    for name in ("no_proxy", "NO_PROXY", "https_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+    env = env_of_pip("https://index.invalid/simple", HOME=str(tmp_path), HTTPS_PROXY=proxy)
+    runner = ProcessRunner(env)
+    index = PackageIndex(runner, env, sys.executable, lambda _: None)
+    for work in (
+        lambda of: download_url(UrlMirror(of, None), ARCHIVE, None, tmp_path),
+        lambda _: commit_of(runner, "https://git.invalid/o/n@v1"),
+        lambda _: index.download(Input.wheel("gpu-thing==1.0"), None, tmp_path),
+    ):
+        assert "fish" not in told(work, FakeReporter())
+
+
+def test_a_password_that_gits_own_settings_add(tmp_path: Path) -> None:
+    """In ``variants.yaml`` it is refused."""
+    settings = {"KEY_0": "url.http://ada:swordfish@127.0.0.1:1/.insteadOf", "VALUE_0": "https://git.invalid/"}
+    env = {f"GIT_CONFIG_{name}": value for name, value in {**settings, "COUNT": "1"}.items()}
+    runner = ProcessRunner({"PATH": os.environ["PATH"], **env})
+    item = Input(InputKind.GIT, "https://git.invalid/o/n@v1")
+    for ask in (
+        lambda _: commit_of(runner, item.spec),
+        lambda _: download_tree(runner, item, None, tmp_path),
+    ):
+        assert "fish" not in told(ask, FakeReporter())

@@ -49,6 +49,11 @@ _C_PROGRAM = b'#include <stdio.h>\nint main(void) {\n    return puts("hello");\n
 _TYPES = {"float32": "f32", "int32": "i32", "int64": "i64"}
 
 
+HALF = 2**-10
+"""The last place of numbers from 1 to 2 in half precision. CPU kernels of releases round differently:
+those of 1.29.0 from those of 1.28.0, 1.30.0 and 1.32.0."""
+
+
 def selftest_trials(store: FileStore, made: Path) -> tuple[SelftestTrial, ...]:
     """Return the models of the self-test: recurrent, dense, an encoder, a layer of a decoder.
 
@@ -61,7 +66,7 @@ def selftest_trials(store: FileStore, made: Path) -> tuple[SelftestTrial, ...]:
         SelftestTrial("silero_vad", silero / _SILERO, silero_inputs(), blind=_silero_blind_inputs()),
         SelftestTrial("magika", magika / _MAGIKA, magika_inputs()),
         SelftestTrial("minilm", encoder, tuple(starmap(_tensor, sentences.items()))),
-        SelftestTrial("decoder", decoder(made), (hidden,), contrib=True, on_gpu=1e-2),
+        SelftestTrial("decoder", decoder(made), (hidden,), contrib=True, on_cpu=HALF, on_gpu=1e-2),
     )
 
 

@@ -35,7 +35,7 @@ from builder.files.digest import file_digest
 from builder.files.file_lock import exclusive
 from builder.files.pip_download import pip_download, refusal
 from builder.formats.manifest import Manifest
-from builder.formats.package_names import CUDA, LIB
+from builder.formats.package_names import CUDA, LIB, LINUX
 from builder.io.archive.unpacking import manifest_of
 from builder.io.docker.engine import ImageBuild
 from builder.io.docker.registry import IndexEntry, PushedImage
@@ -118,8 +118,12 @@ class RuntimeImage:
 
     @property
     def _has_package(self) -> bool:
-        """Whether the package is in the image; the service without CUDA needs Python's wheel alone."""
-        return self.service is None or self._manifest.provider == CUDA
+        """Whether the package is in the image; the service without CUDA needs Python's wheel alone.
+
+        Not on ARM: in QEMU, the import of 1.32.0 never ended, so that image has its package's version.
+        """
+        is_tried = self._platform == LINUX
+        return self.service is None or self._manifest.provider == CUDA or not is_tried
 
     @cached_property
     def _host(self) -> Input:

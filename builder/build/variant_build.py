@@ -332,8 +332,8 @@ class VariantBuild:
     def image(self, options: ImageOptions) -> VariantImages:
         """Make the runtime images, one for each platform. Missing packages are built first.
 
-        Raises ``NothingToDoError`` for a platform that the variant has no image for, and what
-        ``RuntimeImage.make`` and ``publish_index`` do.
+        Raises ``NothingToDoError`` for a platform that the variant has no image for, ``ValidationError``
+        where the images could not have one tag, and what ``RuntimeImage.make`` and ``publish_index`` do.
         """
         platforms = options.platforms or (self._variant.platform,)
         served = (LINUX,) if self._variant.provider == CUDA else SERVED[self._variant.provider]
@@ -344,6 +344,13 @@ class VariantBuild:
                     f"those for {self._variant.provider} for {', '.join(served)}. Variant cpu has one "
                     f"for {' and one for '.join(PLATFORMS)}."
                 )
+        if options.service and options.push and len(platforms) > 1:
+            raise ValidationError(
+                "--service --push: one platform at a time",
+                cause="its images for two platforms have different versions of ONNX Runtime, "
+                "and a tag names one",
+                advice=f"Push each: --platform {PLATFORMS[platforms[0]]}, then the other.",
+            )
         self._wiring.engine.facts()
         images = [self._on(platform).one_image(options) for platform in platforms]
         pushed = publish_index(self._wiring, images, options, self._reporter) if options.push else None

@@ -26,7 +26,14 @@ from builder.compile.plan import PlanOptions
 from builder.config.inputs import Lock
 from builder.config.variants import Origin
 from builder.contents.attestations import Part
-from builder.errors import CheckFailedError, ConfigError, DiskError, IntegrityError, NothingToDoError
+from builder.errors import (
+    CheckFailedError,
+    ConfigError,
+    DiskError,
+    IntegrityError,
+    NothingToDoError,
+    ValidationError,
+)
 from builder.formats.package_names import LINUX
 from builder.io.archive.unpacking import manifest_of
 from builder.io.docker.engine import ImageBuild
@@ -263,6 +270,13 @@ def test_images_for_two_platforms_are_made_of_their_own_packages_and_named_by_on
     purls = {one["externalRefs"][0]["referenceLocator"] for one in sbom if "externalRefs" in one}
     assert "pkg:deb/debian/libc6@1?arch=arm64" in purls
     assert not any("arch=amd64" in purl for purl in purls)
+
+
+def test_two_platforms_of_the_service_are_not_pushed_under_one_tag(site: Site) -> None:
+    options = replace(PUSH, service=True, platforms=("linux-x64", "linux-arm64"))
+    with pytest.raises(ValidationError, match="one platform at a time"):
+        road(site, "cpu").image(options)
+    assert site.engine.builds == []
 
 
 @pytest.mark.parametrize(("name", "platform"), [("legacy", "linux-arm64"), ("coreml", "macos-arm64")])

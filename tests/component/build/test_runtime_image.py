@@ -364,3 +364,8 @@ def test_with_cuda_it_is_held_to_what_is_pulled_own_sizes_layer(built: Site) -> 
     budget(built, 49)
     with pytest.raises(CheckFailedError, match="has 50 bytes"):
         road(built, "legacy").image(PUSH)
+
+
+def test_the_service_for_arm_keeps_its_package_and_that_version(serving: Site) -> None:
+    options = ImageOptions(service=True, platforms=("linux-arm64",))
+    assert road(serving, "cpu").image(options).tags == ("ortpacks/cpu:1.21.0-service-arm64",)

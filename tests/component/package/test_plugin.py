@@ -26,6 +26,7 @@ from builder.facts.ort.source_rules import Fact, PluginSource, SourceRules
 from builder.finding import Code
 from builder.formats.index import entry_of
 from builder.formats.manifest import PluginEntry, loads
+from builder.formats.missing_kernels import MissingKernels
 from builder.formats.package_names import Host, PackageForm, PackageName, Profile
 from builder.formats.stored_file import StoredFile
 from builder.io.archive.unpacking import extract, manifest_bytes
@@ -41,7 +42,10 @@ LINE = SourceLine("plugin/x", 3)
 
 OPTION = "onnxruntime_BUILD_CUDA_EP_AS_PLUGIN"
 
-FACTS = PluginSource(Fact("0.2.0", LINE), Fact("1.24.4", LINE), Fact("30", LINE), Fact("ab" * 32, LINE))
+FACTS = PluginSource(
+    *(Fact(value, LINE) for value in ("0.2.0", "1.24.4", "30", "ab" * 32)),
+    left_out={"com.microsoft": ("BeamSearch",)},
+)
 
 NAME = "ortpacks-legacy-1.30.0-cuda12.9-plugin"
 
@@ -152,6 +156,7 @@ def test_its_package_says_which_hosts_register_it(tmp_path: Path) -> None:
     }
     manifest = loads(manifest_bytes(made[0].path), "it")
     assert (manifest.plugin, manifest.onnxruntime.host, manifest.form) == (ENTRY, "none", PackageForm.PLUGIN)
+    assert manifest.onnxruntime.cannot_run == (MissingKernels("com.microsoft", ("BeamSearch",)),)
     stored = StoredFile(made[0].name, made[0].size, made[0].sha256)
     assert entry_of(manifest, stored).plugin == ENTRY
     assert promised(manifest) == planned().variant

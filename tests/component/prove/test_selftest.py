@@ -22,7 +22,8 @@ from tests.support import ran
 from tests.support.factories.documents import manifest as sample_manifest
 from tests.support.factories.releases import manifest as entry_of
 from tests.support.factories.releases import write_package
-from tests.support.factories.selftests import LISTING, answer, bench, printed
+from tests.support.factories.selftests import LISTING, OUTPUTS, answer, bench, printed
+from tests.support.factories.selftests import TRIALS as TWO
 from tests.support.factories.workplace import Site
 from tests.support.fakes.ports import FakeEngine
 from tests.support.messages import Told
@@ -142,6 +143,17 @@ def test_a_host_without_contrib_operators_opens_no_model_that_has_them() -> None
     ):
         manifest = replace(made, onnxruntime=replace(made.onnxruntime, host=host, profile=profile))
         assert [trial.name for trial in trials_for(manifest, TRIALS)] == names, (host, profile)
+
+
+def test_each_model_is_held_to_its_own_difference() -> None:
+    """Defect: one in half precision was held to that of single precision."""
+    engine = saying(f"{LISTING}smoke\n{answer()}{answer(outputs={**OUTPUTS, 'output': [0.50081]})}")
+    loose = replace(TWO[1], on_cpu=2**-10)
+    for trials, codes in ((TWO, [Code.B013]), ((TWO[0], loose), [])):
+        made = sample_manifest()
+        manifest = replace(made, name=TOP, onnxruntime=replace(made.onnxruntime, version="1.21.0"))
+        findings = selftest(manifest, {"lib/libx.so": LIBRARY}, replace(bench(engine), trials=trials))
+        assert [finding.code for finding in findings] == codes
 
 
 def no_tools() -> Never:

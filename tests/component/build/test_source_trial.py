@@ -30,7 +30,7 @@ from builder.facts.ort.configured import SourceLine
 from builder.facts.ort.known_rules import DATA, ReadSource, loads, read_sources
 from builder.facts.ort.source_rules import SourceRules
 from builder.farm.repair import Repair
-from builder.formats.package_names import Host
+from builder.formats.package_names import Host, PackageForm
 from builder.io.wiring import Wiring
 from tests.support import ROOT
 from tests.support.factories.packages import pinned
@@ -463,3 +463,30 @@ def test_rules_of_a_release_that_is_pinned_are_stored_once(
     file.unlink()
     store_rules(shop, shop.reporter)
     assert not file.exists()
+
+
+def test_what_a_plugin_leaves_out_is_read_with_its_source(shop: Wiring, tmp_path: Path) -> None:
+    folder = lay_source(tmp_path / "source")
+    kernel = "ONNX_OPERATOR_KERNEL_EX({}, kMSDomain, 1, kCudaExecutionProvider, x);\n"
+    more = {
+        "plugin-ep-cuda/MIN_ONNXRUNTIME_VERSION": "1.24.4\n",
+        "include/onnxruntime/core/session/onnxruntime_c_api.h": "#define ORT_API_VERSION 29\n",
+        "include/onnxruntime/core/graph/constants.h": 'constexpr const char* kMSDomain = "com.microsoft";\n',
+        "onnxruntime/contrib_ops/cuda/search.cc": kernel.format("BeamSearch"),
+        "onnxruntime/contrib_ops/cuda/gelu.cc": kernel.format("FastGelu"),
+    }
+    for path, text in more.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+    with (folder / "cmake/cuda_provider.cmake").open("a") as script:
+        script.write(
+            'target_sources(onnxruntime_providers_cuda PRIVATE "${CODE}/contrib_ops/cuda/gelu.cc")\n'
+            "if(NOT onnxruntime_BUILD_CUDA_EP_AS_PLUGIN)\n"
+            '  target_sources(onnxruntime_providers_cuda PRIVATE "${CODE}/contrib_ops/cuda/search.cc")\n'
+            "endif()\n"
+        )
+    try_source(shop, str(folder))
+    read = rules_of(shop, shop.project.bases["assembled"], shop.reporter, PackageForm.PLUGIN)
+    assert read
+    assert read.plugin
+    assert read.plugin.left_out == {"com.microsoft": ("BeamSearch",)}

@@ -43,7 +43,10 @@ LINE = SourceLine("plugin/x", 3)
 OPTION = "onnxruntime_BUILD_CUDA_EP_AS_PLUGIN"
 
 FACTS = PluginSource(
-    *(Fact(value, LINE) for value in ("0.2.0", "1.24.4", "30", "ab" * 32)),
+    version=Fact("0.2.0", LINE),
+    oldest_host=Fact("1.24.4", LINE),
+    api_version=Fact("30", LINE),
+    contrib_schemas=Fact("ab" * 32, LINE),
     left_out={"com.microsoft": ("BeamSearch",)},
 )
 

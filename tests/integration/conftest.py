@@ -11,8 +11,8 @@ from tests.integration.toolchain import SOURCE, Toolchain, running
 from tests.support import ROOT
 from tests.support.browser import Browser
 
-MOST_COPIES = 5_000_000_000
-"""Bytes of BuildKit's copies of libraries above which they are dropped: 2.4 GB for each folder built in."""
+MOST_COPIES = 2_000_000_000
+"""Bytes of BuildKit's copies of libraries above which they are dropped: 0.6 to 2.4 GB for each folder built in."""
 
 
 @pytest.hookimpl(tryfirst=True)  # runs before that of tests/conftest.py

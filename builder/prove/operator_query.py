@@ -17,7 +17,7 @@ import json
 import re
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -434,12 +434,19 @@ class _Answers:
 
 
 def operator_table(
-    wiring: Wiring, libraries: Path, runtime: CardRuntime, ort_version: str, reporter: Reporter
+    wiring: Wiring,
+    libraries: Path,
+    runtime: CardRuntime,
+    ort_version: str,
+    reporter: Reporter,
+    operators: Collection[str] = (),
 ) -> OperatorTable:
     """Return the table of the provider in ``libraries``, from the cache if it was made before.
 
-    The cache key is made of the digests of provider and host library and of the version of onnx's schemas.
-    Raises what ``open_models`` does, and ``CheckFailedError`` if the provider answers no question.
+    With names of ``operators``, only they are asked for where the cache has no table; that takes seconds, all
+    take minutes. The cache key is made of the digests of provider and host library and of the version of
+    onnx's schemas. Raises what ``open_models`` does, and ``CheckFailedError`` if the provider answers no
+    question.
     """
     digests = [file_digest(libraries / name).sha256 for name in (PROVIDER, HOST)]
     asking = f"operators-{_FORMAT}-{onnxruntime.__version__}"
@@ -447,19 +454,26 @@ def operator_table(
     kept = _load(file)
     if kept is not None:
         return kept
-    with reporter.step("ask the CUDA provider for every operator"):
+    wanted = [item for item in definitions() if not operators or item.operator in operators]
+    what = "the operators without a kernel" if operators else "every operator"
+    with reporter.step(f"ask the CUDA provider for {what}"):
         table = ask(
-            definitions(), lambda models: open_models(libraries, models, _CARD, runtime=runtime), ort_version
+            wanted, lambda models: open_models(libraries, models, _CARD, runtime=runtime), ort_version
         )
-    write_file(file, json.dumps(to_json(table), indent=1).encode())
+    if not operators:
+        if not table.asked:
+            raise CheckFailedError(
+                "The CUDA provider answered for no operator at all: ONNX Runtime's log is not what it was. "
+                "Report this with the version of ONNX Runtime."
+            )
+        write_file(file, json.dumps(to_json(table), indent=1).encode())
     return table
 
 
 def ask(known: Sequence[Definition], opener: Opener, ort_version: str) -> OperatorTable:
     """Query each definition and return the table.
 
-    A model that is refused as a whole is split into its nodes, and then tried in other forms. Raises
-    ``CheckFailedError`` if there is no answer at all.
+    A model that is refused as a whole is split into its nodes, and then tried in other forms.
     """
     answers = {definition: _Answers() for definition in known}
     questions = [Question(definition, definition.bindings()) for definition in known]
@@ -470,11 +484,6 @@ def ask(known: Sequence[Definition], opener: Opener, ort_version: str) -> Operat
             for question, opening in zip(questions, openings, strict=True)
             for again in _note_answers(question, opening, answers[question.definition])
         ]
-    if not any(answer.answered for answer in answers.values()):
-        raise CheckFailedError(
-            "The CUDA provider answered for no operator at all: ONNX Runtime's log is not what it was. "
-            "Report this with the version of ONNX Runtime."
-        )
     return _table(answers, _opsets(opener, {definition.domain for definition in known}), ort_version)
 
 

@@ -12,7 +12,7 @@ from tests.support import ROOT
 from tests.support.browser import Browser
 
 MOST_COPIES = 2_000_000_000
-"""Bytes of BuildKit's copies of libraries above which they are dropped: 0.6 to 2.4 GB for each folder built in."""
+"""Bytes of BuildKit's copies of libraries above which they are dropped: up to 2.4 GB a folder."""
 
 
 @pytest.hookimpl(tryfirst=True)  # runs before that of tests/conftest.py

@@ -11,6 +11,7 @@ from builder.facts.ort.operators import ONNX, Kernels, OperatorTable
 from builder.formats import manifest as manifest_format
 from builder.formats.missing_kernels import MissingKernels, cannot_run
 from builder.io.archive.unpacking import manifest_bytes
+from builder.io.wiring import Wiring
 from builder.prove.operator_query import definitions, operator_table
 from tests.answers import pairs
 from tests.answers.card import needs_compiler, runtime
@@ -97,6 +98,17 @@ def test_every_published_operator_is_found_in_every_opset_with_its_types(asked: 
         "ai.onnx:Loop-16",
         "ai.onnx:Loop-19",
     ], "nothing makes a sequence of bfloat16 or float8 in a branch"
+
+
+def test_a_few_operators_alone_have_the_kernels_that_they_have_among_all(
+    asked: OperatorTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair, few = named(pairs.official("1.21.0"), tmp_path), {"Relu", "Det", "MatMulNBits", "Gather"}
+    monkeypatch.setenv("ORTPACKS_CACHE", str(tmp_path / "cache"))
+    wiring = Wiring(ROOT)
+    table = operator_table(wiring, tmp_path, runtime(), pair.ort_version, wiring.reporter, few)
+    assert table.kernels == tuple(row for row in asked.kernels if row.operator in few)
+    assert not list(tmp_path.rglob("*.json")), "a table of a few is not kept as that of all"
 
 
 def test_what_a_manifest_says_of_com_microsoft_is_what_the_official_bytes_have(asked: OperatorTable) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,9 +37,9 @@ from builder.prove.virtualcard.sessions import (
     ModelPlan,
     ModelToOpen,
     VirtualCard,
-    lacks_kernel,
     nodes_on_cpu,
     open_models,
+    without_kernel,
 )
 
 _NO_CARD = Capability(8, 6)
@@ -101,7 +101,8 @@ def model_report(
                 )
             why = _why(opening.error, provider)
             raise CheckFailedError(f"{name} does not open with {provider.label}: {why}")
-        table = _table(wiring, provider, runtime) if lacks_kernel(opening) else None
+        lacking = without_kernel(opening)
+        table = _table(wiring, provider, runtime, lacking) if lacking else None
     plan = ModelPlan(
         model=name,
         package=provider.label,
@@ -187,11 +188,13 @@ def _card(provider: _Provider) -> VirtualCard:
     return VirtualCard(capability=str(max(native, default=_NO_CARD)))
 
 
-def _table(wiring: Wiring, provider: _Provider, runtime: CardRuntime) -> OperatorTable:
+def _table(
+    wiring: Wiring, provider: _Provider, runtime: CardRuntime, of: Collection[str] = ()
+) -> OperatorTable:
     # Imported late: onnx and onnxruntime are slow to import.
     from builder.prove.operator_query import operator_table  # noqa: PLC0415
 
-    return operator_table(wiring, provider.folder, runtime, provider.ort_version, wiring.reporter)
+    return operator_table(wiring, provider.folder, runtime, provider.ort_version, wiring.reporter, of)
 
 
 def _why(message: str, provider: _Provider) -> str:

@@ -451,10 +451,11 @@ class ModelPlan:
             yield "  no node runs on the CPU"
 
 
-def lacks_kernel(opening: CardSession) -> bool:
-    """Return whether a node runs on the CPU because the CUDA provider has no kernel for it."""
+def without_kernel(opening: CardSession) -> frozenset[str]:
+    """Return the operators of nodes that run on the CPU because the CUDA provider has no kernel for them."""
     on_cpu = _on_cpu(opening)
-    return bool(opening.no_kernel if EVERY_NODE in on_cpu else opening.no_kernel & on_cpu.keys())
+    nodes = opening.no_kernel if EVERY_NODE in on_cpu else opening.no_kernel & on_cpu.keys()
+    return frozenset(operator for operator, _ in nodes)
 
 
 def nodes_on_cpu(opening: CardSession, table: OperatorTable | None) -> tuple[OnCpu, ...]:

@@ -77,8 +77,11 @@ class Verdict:
         return {"support": self.support.value, "confidence": confidence, "reason": self.doubt or None}
 
 
-def _doubt(item: Inspected, coverage: LibraryCoverage, tally: ContainerTally, support: Support) -> str:
+def _doubt(item: Inspected, coverage: LibraryCoverage, device: Capability, support: Support) -> str:
     """Return why a library's support of a GPU may differ from its containers' tally; empty without doubt."""
+    tally = coverage.tally[device]
+    if coverage.picked and device not in coverage.picked_for and not tally.none:
+        return f"{coverage.picked:,} containers that are picked by device have nothing for it"
     if support is Support.JIT:
         return ""
     if support is Support.NATIVE:
@@ -92,8 +95,6 @@ def _doubt(item: Inspected, coverage: LibraryCoverage, tally: ContainerTally, su
 
 def _doubt_of_gap(item: Inspected, coverage: LibraryCoverage, tally: ContainerTally) -> str:
     """Return why a library may run on a GPU for which containers of it have no code."""
-    if coverage.picked and not tally.none:
-        return f"{coverage.picked:,} containers that are picked by device have nothing for it"
     if coverage.unlinked:
         hold = "container holds" if coverage.unlinked == 1 else "containers hold"
         return f"{coverage.unlinked:,} {hold} relocatable code that no device link in the file took"
@@ -116,7 +117,7 @@ def verdicts(item: Inspected) -> Mapping[Capability, Verdict]:
     if coverage is None:
         return {}
     return {
-        device: Verdict(support, _doubt(item, coverage, coverage.tally[device], support), (item.name,))
+        device: Verdict(support, _doubt(item, coverage, device, support), (item.name,))
         for device, support in coverage.support.items()
     }
 
@@ -149,11 +150,24 @@ def _family(item: Inspected) -> str:
 def _by_capability(some: Sequence[Inspected], others: Sequence[Inspected]) -> bool:
     """Return whether two families are for different GPUs: one's name has a word more, and no code is in both.
 
-    bitsandbytes has ``…_cuda118.so`` for 7.5 and newer, ``…_cuda118_nocublaslt.so`` for older GPUs.
+    Where some code is in both, they are if they are made from the same units: for several numbers there is
+    one of each, with as many containers. bitsandbytes has ``…_cuda118.so`` for 7.5 and newer, and
+    ``…_cuda118_nocublaslt.so`` for older GPUs, or for all.
     """
     one, other = sorted((_WORD.split(_family(group[0])) for group in (some, others)), key=len)
     held = [{arch.number for item in group for arch in _sass(item)} for group in (some, others)]
-    return len(one) < len(other) and other[: len(one)] == one and all(held) and held[0].isdisjoint(held[1])
+    if not all(held) or len(one) == len(other) or other[: len(one)] != one:
+        return False
+    units, same = ({_numbers(item): _containers(item) for item in group} for group in (some, others))
+    return held[0].isdisjoint(held[1]) or (held[0] != held[1] and len(units) > 1 and units == same)
+
+
+def _numbers(item: Inspected) -> tuple[str, ...]:
+    return tuple(_NUMBER.findall(_stem(item.name)))
+
+
+def _containers(item: Inspected) -> int:
+    return item.runnable.containers if item.runnable else 0
 
 
 def _sass(item: Inspected) -> tuple[Arch, ...]:
@@ -233,18 +247,22 @@ def _judged_containers(item: Inspected) -> int:
 def _best_family(part: Sequence[tuple[Inspected, Verdict]]) -> Verdict:
     """Return the best verdict of alternatives. Those for other GPUs are not loaded and raise no doubt."""
     families = grouped((_family(item), verdict) for item, verdict in part).values()
-    return min(map(_best, families), key=lambda verdict: list(Support).index(verdict.support))
+    return min(map(_best, families), key=lambda verdict: (_rank(verdict), bool(verdict.doubt)))
 
 
 def _best(all_verdicts: Sequence[Verdict]) -> Verdict:
     """Return the best verdict of alternatives, doubtful where not all of them have the same support."""
-    best = min(all_verdicts, key=lambda verdict: list(Support).index(verdict.support))
+    best = min(all_verdicts, key=_rank)
     alike = [verdict for verdict in all_verdicts if verdict.support is best.support]
     names = tuple(name for verdict in alike for name in verdict.because)
     if len(alike) == len(all_verdicts):
         return Verdict(best.support, best.doubt, names)
-    differ = f"so with {len(alike)} of {len(all_verdicts)} alternatives"
+    differ = f"that holds for {len(alike)} of {len(all_verdicts)} alternatives"
     return Verdict(best.support, differ, names, differ)
+
+
+def _rank(verdict: Verdict) -> int:
+    return list(Support).index(verdict.support)
 
 
 def fits(item: Inspected, gpu: Gpu) -> bool:

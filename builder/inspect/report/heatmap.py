@@ -19,7 +19,7 @@ from builder.contents.sentences import SPECIALISED, counts, notes, parts_notes, 
 from builder.contents.supported_gpus import InspectedSource, Promise
 from builder.facts.gpu.architectures import Capability
 from builder.facts.gpu.table import DEVICES, GPUS, Generation, Gpu, by_generation
-from builder.formats.text import listed, printable
+from builder.formats.text import grouped, listed, printable
 
 MARKS = {Support.NATIVE: "N", Support.JIT: "j", Support.PARTIAL: "~", Support.NONE: "."}
 """The letters of cells, for readers who do not see colours."""
@@ -44,7 +44,7 @@ PROMISE = "manifest promises"
 NOTHING_TO_RUN = "nothing to run in its device code"
 
 _NAMED = 3
-"""Most libraries that a cell of the total names; further ones are counted."""
+"""Most libraries that a cell of the total or a note names; further ones are counted."""
 
 HEADS = {gpu.capability: f"{gpu.capability} ({gpu.generation}: {gpu.cards})" for gpu in GPUS}
 
@@ -168,7 +168,11 @@ def _heat_map(source: InspectedSource, gpus: tuple[Gpu, ...]) -> HeatMap:
         total=_total(named, gpus),
         notes=(
             *(Note(promise.path, text) for promise in source.promises for text in promise_notes(promise)),
-            *(Note(name, "; ".join(notes(item))) for name, item in named if notes(item)),
+            *(
+                Note(listed(names, _NAMED), text)
+                for text, names in grouped(("; ".join(notes(item)), name) for name, item in named).items()
+                if text
+            ),
             *(Note(head, text) for head, text in parts_notes(libraries, len(folder))),
         ),
         details=tuple((name, item) for name, item in named if not item.problem),

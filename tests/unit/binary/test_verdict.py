@@ -55,7 +55,7 @@ def test_alternatives_for_each_python_are_in_one_group() -> None:
     (group,) = alternatives(pythons)
     assert sorted(one.name for one in group) == sorted(one.name for one in pythons)
     found = together(pythons)[BLACKWELL]
-    assert (found.support, found.doubt) == (Support.NATIVE, "so with 2 of 4 alternatives")
+    assert (found.support, found.doubt) == (Support.NATIVE, "that holds for 2 of 4 alternatives")
 
 
 def test_objects_are_no_alternatives() -> None:
@@ -70,10 +70,10 @@ def test_objects_are_no_alternatives() -> None:
 def test_of_alternatives_the_best_counts_and_a_doubt_says_that_not_all_are() -> None:
     found = together([CUDA_118, CUDA_128, CUDA_130])
     native, jit, some = found[BLACKWELL], found[Capability(9, 0)], found[AMPERE]
-    assert (native.support, native.doubt) == (Support.NATIVE, "so with 2 of 3 alternatives")
+    assert (native.support, native.doubt) == (Support.NATIVE, "that holds for 2 of 3 alternatives")
     assert native.because == (CUDA_128.name, CUDA_130.name)
-    assert (jit.support, jit.doubt) == (Support.JIT, "so with 1 of 3 alternatives")
-    assert (some.support, some.doubt) == (Support.NATIVE, "so with 2 of 3 alternatives")
+    assert (jit.support, jit.doubt) == (Support.JIT, "that holds for 1 of 3 alternatives")
+    assert (some.support, some.doubt) == (Support.NATIVE, "that holds for 2 of 3 alternatives")
     beside = _read("b/libcore.so", sass(80))
     assert together([CUDA_118, CUDA_128, CUDA_130, beside])[BLACKWELL].support is Support.NONE
 
@@ -171,6 +171,26 @@ def test_alternatives_by_capability_are_for_one_gpu_each() -> None:
     assert alternatives([new[0], both]) == (), "code for the same GPUs"
 
 
+def test_alternatives_by_capability_may_share_code_where_each_is_made_from_the_same_units() -> None:
+    """Defect: the real wheel of bitsandbytes 0.41.3, whose libraries share 8.x, was none for Maxwell."""
+    new = [_read(f"b/libbits_cuda{one}.so", sass(75, 80) * 3) for one in (117, 118)]
+    old = [_read(f"b/libbits_cuda{one}_nolt.so", sass(52, 75, 80) * 3) for one in (117, 118)]
+    assert [len(group) for group in alternatives([*new, *old])] == [4]
+    found = together([*new, *old])
+    assert [(found[on].support, found[on].doubt) for on in (OLD, AMPERE)] == [(Support.NATIVE, "")] * 2
+    others = [_read(f"b/libbits_cuda{one}_extra.so", sass(52, 75, 80)) for one in (117, 118)]
+    assert [len(group) for group in alternatives([*new, *others])] == [2, 2], "of other units"
+    assert together([*new, *others])[OLD].support is Support.NONE
+    assert alternatives([new[0], old[0]]) == (), "one pair alone may be a library and its addition"
+
+
+def test_of_alternatives_by_capability_the_one_without_doubt_is_told() -> None:
+    new = [_read(f"b/libbits_cuda{one}.so", sass(75, 80) * 3) for one in (117, 118)]
+    old = [_read("b/libbits_cuda117_nolt.so", sass(52, 75) * 3)]
+    old += [_read("b/libbits_cuda118_nolt.so", sass(52, 75, 80) * 3)]
+    assert together([*old, *new])[AMPERE].doubt == ""
+
+
 STATIC = sass(35) * 4 + sass(52) * 4 + sass(70) * 4 + sass(80) * 4
 """Containers of cuDNN and cuBLAS as they are linked in: each is for one architecture."""
 
@@ -186,8 +206,21 @@ def test_an_application_s_own_containers_are_judged_and_those_of_linked_librarie
     lost = verdicts(_read("libx.so", sass(52, 75, 80) * 20 + STATIC))[TURING]
     assert (lost.support, bool(lost.doubt)) == (Support.NATIVE, False), "7.0's code runs on 7.5"
     without = _read("liby.so", sass(52, 61, 80) * 20 + sass(52) * 8 + sass(80) * 8)
-    assert verdicts(without)[Capability(6, 1)].support is Support.PARTIAL
+    other = verdicts(without)[Capability(6, 1)]
+    assert (other.support, bool(other.doubt)) == (Support.NATIVE, True)
     told("\n".join(notes(without)))
+
+
+def test_ptx_of_the_newest_alone_is_a_linked_library_s_too() -> None:
+    """Defect: torch 1.13.1 has 75 containers of cuFFT with PTX of 8.6 alone: "in part" on older GPUs."""
+    linked = sass(50) * 4 + sass(70) * 4 + sass(80) * 4 + container(image(PTX, 86)) * 3
+    item = _read("libtorch_cuda_cpp.so", sass(50, 70, 80) * 3 + linked)
+    found = verdicts(item)
+    assert [found[on].support for on in (OLD, AMPERE, Capability(8, 9))] == [Support.NATIVE] * 3
+    assert found[Capability(9, 0)].support is Support.NONE
+    one_gpu = _read("libx.so", sass(80) * 9 + container(image(PTX, 80)) * 3)
+    assert verdicts(one_gpu)[AMPERE].support is Support.JIT
+    assert verdicts(one_gpu)[OLD].support is Support.NONE, "8.0's own containers, all judged"
 
 
 def test_a_library_that_picks_its_code_by_device_is_known_by_its_containers() -> None:

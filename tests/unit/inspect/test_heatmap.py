@@ -60,6 +60,12 @@ def test_notes_are_one_sentence_a_library(told: Told) -> None:
     told("\n".join(f"{note.name}: {note.text}" for note in mapped(PLAIN, PROVIDER, odd).notes))
 
 
+def test_a_note_that_several_libraries_share_is_said_once(told: Told) -> None:
+    some = [replace(PROVIDER, name=f"lib{letter}.so") for letter in "abcde"]
+    notes = [note for note in mapped(*some).notes if note.name.startswith("lib")]
+    told("\n".join(f"{note.name}: {note.text}" for note in notes))
+
+
 def test_details_are_of_what_could_be_read(told: Told) -> None:
     code = coverage(nothing_to_run=3, ltoir=["75"])
     library = Inspected("libx.so", code, soname="libx.so.1", needed=("libc.so.6", "libm.so.6"))

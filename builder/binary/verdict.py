@@ -151,15 +151,18 @@ def _by_capability(some: Sequence[Inspected], others: Sequence[Inspected]) -> bo
     """Return whether two families are for different GPUs: one's name has a word more, and no code is in both.
 
     Where some code is in both, they are if they are made from the same units: for several numbers there is
-    one of each, with as many containers. bitsandbytes has ``…_cuda118.so`` for 7.5 and newer, and
+    one of each, and both have as many containers. bitsandbytes has ``…_cuda118.so`` for 7.5 and newer, and
     ``…_cuda118_nocublaslt.so`` for older GPUs, or for all.
     """
     one, other = sorted((_WORD.split(_family(group[0])) for group in (some, others)), key=len)
     held = [{arch.number for item in group for arch in _sass(item)} for group in (some, others)]
     if not all(held) or len(one) == len(other) or other[: len(one)] != one:
         return False
+    if held[0].isdisjoint(held[1]):
+        return True
     units, same = ({_numbers(item): _containers(item) for item in group} for group in (some, others))
-    return held[0].isdisjoint(held[1]) or (held[0] != held[1] and len(units) > 1 and units == same)
+    pairs = units.keys() & same.keys()
+    return held[0] != held[1] and len(pairs) > 1 and all(units[number] == same[number] for number in pairs)
 
 
 def _numbers(item: Inspected) -> tuple[str, ...]:

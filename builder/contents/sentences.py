@@ -104,8 +104,10 @@ def _lacking_elsewhere(
     ).items():
         lost = [device for device in claimed if low and device < low]
         if lost:
+            users = [item.name.rpartition("/")[2] for item in libraries if {*names} & {*item.needed}]
+            need = f"{listed([printable(name) for name in users], _NAMED)} need{'s' * (len(users) == 1)}"
             without = f"not here and, in recorded releases, without code for {where(lost)}"
-            yield f"But it needs {listed(names)}: {without}."
+            yield f"But {need} {listed(names)}: {without}."
 
 
 def notes(item: Inspected) -> tuple[str, ...]:
@@ -245,7 +247,7 @@ def parts_notes(libraries: Sequence[Inspected], start: int) -> Iterator[tuple[st
     if elsewhere:
         yield "needed and not here", listed([printable(name) for name in elsewhere])
     for group in alternatives(libraries):
-        yield "one of these is loaded", listed([printable(item.name[start:]) for item in group])
+        yield "one of these is loaded", listed([printable(item.name[start:]) for item in group], 2 * _NAMED)
     for item in libraries:
         if is_for_own_gpus(item) and not any(item in group for group in alternatives(libraries)):
             yield printable(item.name[start:]), "for exactly these GPUs, and by its code loaded on no other"
@@ -255,10 +257,11 @@ def _partial(item: Inspected, coverage: LibraryCoverage) -> Iterator[str]:
     """Yield the number of containers that do not run on GPUs with partial support, a sentence per number."""
     support = coverage.support
     partial = [gpu.capability for gpu in gpus_of([item]) if support[gpu.capability] is Support.PARTIAL]
-    for tally, devices in grouped((coverage.tally[device], str(device)) for device in partial).items():
-        share = _of(tally.none, tally.total, "containers")
-        if tally.none:
-            yield f"for {listed(devices)}, {share} {'has' if tally.none == 1 else 'have'} nothing that runs"
+    gaps = ((coverage.tally[device].none, coverage.tally[device].total, str(device)) for device in partial)
+    for (none, total), devices in grouped(((none, total), device) for none, total, device in gaps).items():
+        if none:
+            share = _of(none, total, "containers")
+            yield f"for {listed(devices)}, {share} {'has' if none == 1 else 'have'} nothing that runs"
 
 
 def _elsewhere(item: Inspected, coverage: LibraryCoverage) -> Iterator[str]:

@@ -175,7 +175,8 @@ def test_alternatives_by_capability_may_share_code_where_each_is_made_from_the_s
     """Defect: the real wheel of bitsandbytes 0.41.3, whose libraries share 8.x, was none for Maxwell."""
     new = [_read(f"b/libbits_cuda{one}.so", sass(75, 80) * 3) for one in (117, 118)]
     old = [_read(f"b/libbits_cuda{one}_nolt.so", sass(52, 75, 80) * 3) for one in (117, 118)]
-    assert [len(group) for group in alternatives([*new, *old])] == [4]
+    older = _read("b/libbits_cuda102_nolt.so", sass(52) * 2)
+    assert [len(group) for group in alternatives([*new, *old, older])] == [5], "0.37.0 has one without a pair"
     found = together([*new, *old])
     assert [(found[on].support, found[on].doubt) for on in (OLD, AMPERE)] == [(Support.NATIVE, "")] * 2
     others = [_read(f"b/libbits_cuda{one}_extra.so", sass(52, 75, 80)) for one in (117, 118)]

@@ -326,7 +326,8 @@ def unit_seconds(plan: BuildPlan, costs: Mapping[str, Cost]) -> Mapping[str, flo
 
 
 def _seconds(output: str, plan: BuildPlan, costs: Mapping[str, Cost], part: UnitPart) -> float:
-    seconds = estimate(costs, output, part.architectures)
+    compiled = output.replace("cuda.dir/", "cuda_plugin.dir/", 1) if plan.variant.is_plugin else output
+    seconds = estimate(costs, compiled, part.architectures)
     if part.launch and part.launch.ptx and not part.launch.launched(plan.variant.sm):
         return min(seconds, _EMPTY)
     return seconds

@@ -1,6 +1,7 @@
 """Tests of the estimate of a plan's compile time. Sums are computed by hand from a small table of costs."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from builder.config.variants import Variant
 from builder.facts.gpu.architectures import Arch
 from builder.farm import costs
 from builder.farm.costs import Cost
-from builder.formats.package_names import Host, Profile
+from builder.formats.package_names import Host, PackageForm, Profile
 from tests.support import ROOT
 from tests.support.factories import packages
 from tests.support.tables import table
@@ -50,6 +51,13 @@ SETS = {
 def test_a_profile_takes_what_its_own_units_take(profile: Profile, seconds: float) -> None:
     """``minimal`` has the provider's own folder, ``tunable`` without integer_gemm.cc, and one CUDA unit."""
     assert compile_work(planned(profile), TABLE).total == pytest.approx(seconds)
+
+
+def test_a_plugin_takes_more_than_a_provider_for_each_cpp_unit() -> None:
+    provider = planned(Profile.FULL, host=None)
+    plugin = replace(provider, variant=replace(provider.variant, form=PackageForm.PLUGIN))
+    more = compile_work(plugin, TABLE).total - compile_work(provider, TABLE).total
+    assert more == pytest.approx(4 * 27), "conv, cuda_call, integer_gemm and util"
 
 
 @pytest.mark.parametrize("row", table("compile/unit-costs.txt"), ids=" ".join)

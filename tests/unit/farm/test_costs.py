@@ -51,6 +51,15 @@ def test_a_unit_of_a_plugin_costs_what_it_costs_in_a_provider() -> None:
         assert cost_of(known, provider.replace("_cuda.", f"_cuda_{part}.")) == known[provider]
 
 
+def test_a_cpp_unit_of_a_plugin_costs_its_adapters_too() -> None:
+    """1.30's pool.cc: 29 CPU s in the provider, 55 in the plug-in."""
+    provider = "CMakeFiles/onnxruntime_providers_cuda.dir/src/pool.cc.o"
+    plugin = provider.replace("_cuda.", "_cuda_plugin.")
+    known = {provider: Cost(cpu=29.0, architectures=1, peak=5)}
+    assert cost_of(known, plugin).cpu == pytest.approx(55, abs=2)
+    assert cost_of({**known, plugin: cost(40)}, plugin) == cost(40), "once it was measured itself"
+
+
 @pytest.mark.parametrize(
     ("log", "architectures", "known"),
     [

@@ -22,12 +22,15 @@ from builder.errors import (
     ValidationError,
 )
 from builder.facts.gpu.architectures import Arch
-from builder.formats.package_names import LINUX, WINDOWS, Host, Profile
+from builder.facts.ort.configured import SourceLine
+from builder.facts.ort.known_rules import rules_for
+from builder.facts.ort.source_rules import Fact, PluginSource, SourceRules
+from builder.formats.package_names import LINUX, WINDOWS, Host, PackageForm, Profile
 from tests.support.factories import packages
 from tests.support.factories.binaries import elf
 from tests.support.factories.pe import pe
 from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeStore, NoEngine
-from tests.support.messages import Refused
+from tests.support.messages import Refused, Told
 from tests.support.tables import table
 
 IMAGE = "nvidia/cuda:12.9.1-devel-ubuntu22.04"
@@ -99,6 +102,7 @@ class Desk:
         engine: FakeEngine | None = None,
         of: Project | None = None,
         pin: Callable[[str], None] | None = None,
+        rules: SourceRules | None = None,
         **plan_options: object,
     ) -> BuildPlan:
         planner = Planner(
@@ -109,6 +113,7 @@ class Desk:
             needed_libraries=self.needed_libraries,
             reporter=self.reporter,
             pin=pin,
+            rules=lambda _: rules,
         )
         return planner.plan(of or PROJECT, variant)
 
@@ -348,6 +353,24 @@ def with_newer_ort(
 
 def warnings(desk: Desk) -> list[str]:
     return [line[10:14] for line in desk.reporter.lines if line.startswith("! warning ")]
+
+
+def test_a_full_plugin_that_lacks_operators_names_the_form_that_has_them(
+    desk: Desk, project: Project, told: Told
+) -> None:
+    line = SourceLine("x", 1)
+    facts = PluginSource(
+        version=Fact("0.2.0", line),
+        oldest_host=Fact("1.24.4", line),
+        api_version=Fact("30", line),
+        contrib_schemas=Fact("ab" * 32, line),
+        left_out={"com.microsoft": ("BeamSearch",)},
+    )
+    read, option = rules_for("1.30.0"), "onnxruntime_BUILD_CUDA_EP_AS_PLUGIN"
+    read = replace(read, plugin=facts, options={**read.options, option: Fact("OFF", line)})
+    plugin = replace(LATEST, form=PackageForm.PLUGIN)
+    desk.plan(plugin, of=project, base="assembled", rules=read, profile=Profile.FULL)
+    told("\n".join(desk.reporter.lines))
 
 
 @pytest.mark.parametrize("flag", [True, False])

@@ -97,8 +97,8 @@ def cost_of(costs: Mapping[str, Cost], output: str) -> Cost:
     if output in costs:
         return costs[output]
     if _OF_PLUGIN in output and not is_cuda(output):
-        like = cost_of(costs, _OF_PROVIDER.sub("onnxruntime_providers_cuda.dir/", output, count=1))
-        return replace(like, cpu=like.cpu + _ADAPTERS)
+        same = cost_of(costs, _OF_PROVIDER.sub("onnxruntime_providers_cuda.dir/", output, count=1))
+        return replace(same, cpu=same.cpu + _ADAPTERS)
     output = _OF_PROVIDER.sub("onnxruntime_providers_cuda.dir/", output, count=1)
     if output in costs:
         return costs[output]

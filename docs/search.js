@@ -3,7 +3,7 @@ Search.query = async (query) => {
   const sections = await (await fetch("_static/sections.json")).json();
   const stemmer = new Stemmer(), stems = new Map();
   const words = (text) =>
-    splitQuery(text.toLowerCase())
+    splitQuery(text.toLowerCase().replace(/onnx runtime/g, "onnxruntime"))
       .filter((word) => !stopwords.has(word))
       .map((word) => stems.get(word) ?? stems.set(word, stemmer.stemWord(word)).get(word));
   const asked = new Set(words(query));

@@ -28,6 +28,9 @@ PAGE = re.compile(r"\]\(((?:docs/)?[\w-]+)(?:\.md)?(?:#[\w-]+)?\)")
 
 TREE = "\n```{{toctree}}\n:caption: {}\n:hidden:\n:glob:\n\n{}\n```\n"
 
+NOT_FOUND = "the-site-s-search"
+"""The id of the section that has questions and no answers."""
+
 FOLDERS = {"docs/reference", "docs/decisions"}
 
 
@@ -57,6 +60,8 @@ def add_sections(app: Sphinx, error: Exception | None) -> None:
 def sections_of(app: Sphinx, page: str) -> Iterator[dict[str, str]]:
     of = app.env.titles[page].astext()
     for section in app.env.get_doctree(page).findall(nodes.section):
+        if NOT_FOUND in section["ids"]:
+            continue
         title, *parts = section.children
         own = (part for part in parts if not isinstance(part, nodes.section))
         text = " ".join(word.astext() for part in own for word in part.findall(nodes.Text))

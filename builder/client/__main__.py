@@ -47,6 +47,7 @@ def run() -> int:
         environments=_environments(),
         program=_program(),
         confirm=partial(_confirm, output) if sys.stdin is not None and sys.stdin.isatty() else None,
+        columns=shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else 0,
     )
     _end_like_an_interrupt()
     try:

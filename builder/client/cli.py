@@ -21,7 +21,7 @@ from builder.client.context import CommandAnswer, CommandContext, ReleaseSource,
 from builder.client.install.prefix import Prefix, default_prefix, state_folder
 from builder.errors import BuilderError, ConfigError, DiskError, ValidationError, os_error
 from builder.files.disk import absolute
-from builder.formats.text import commandless, printable, redacted_message, shown
+from builder.formats.text import commandless, printable, redacted_message, shown, wrapped
 
 FORMAT = 1
 """The version of every JSON answer."""
@@ -81,6 +81,8 @@ def main(
     except KeyboardInterrupt:
         return _failed(INTERRUPTED, _ADVICE, argv, as_json, out, err)
     text = "\n".join(answer.lines if answer.script else map(printable, answer.lines))
+    if context.columns and not answer.script:
+        text = wrapped(text, context.columns)
     as_text = text if answer.script else shown(text)
     out(_json_text(arguments.command, answer.value) if as_json else as_text)
     return answer.code

@@ -39,6 +39,8 @@ class CommandContext:
     no user is asked."""
     program: Optional[Path] = None
     """The running file ``ortpacks.pyz``; ``None`` when the client runs from its sources."""
+    columns: int = 0
+    """The width of the terminal that shows answers; 0 where it is none."""
 
     @cached_property
     def around(self) -> Surroundings:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from typing import Dict, Iterable, List, Optional, Sequence, Tuple, TypeVar
 
 from builder.errors import ConfigError, one_line
@@ -33,6 +34,16 @@ def commandless(text: str) -> str:
 def shown(text: str) -> str:
     """Return output as ``printable`` and ``commandless`` do, with its line breaks kept."""
     return commandless("\n".join(map(printable, text.split("\n"))))
+
+
+def wrapped(text: str, columns: int) -> str:
+    """Return the text in lines of at most ``columns`` characters, where its words and `commands` fit."""
+    whole = re.sub("`[^`\n]+`", lambda match: match[0].replace(" ", "\xa0"), text)
+    fit = textwrap.TextWrapper(
+        columns, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+    ).fill
+    lines = (fit(line) if len(line) > columns else line for line in whole.split("\n"))
+    return "\n".join(lines).replace("\xa0", " ")
 
 
 def shortened(text: str) -> str:

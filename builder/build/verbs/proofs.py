@@ -69,10 +69,14 @@ def add_proofs(wiring: Wiring, files: Sequence[Path], release: str | None) -> No
 
 
 def table(root: Path) -> Iterator[str]:
-    """Yield the lines of a table of the proofs in docs/proofs: a row for each model."""
+    """Yield a table of the proofs in docs/proofs, a row for each model, or that there is none."""
+    files = sorted((root / FOLDER).glob("*.json"))
+    if not files:
+        yield "No proof has come yet."
+        return
     yield "| card | capability | driver, day | package | model | nodes on CUDA | ms, CPU's | numbers |"
     yield "|---|---|---|---|---|---|---|---|"
-    for proof in map(load_proof, sorted((root / FOLDER).glob("*.json"))):
+    for proof in map(load_proof, files):
         of_card = f"{proof.card} | {proof.capability} | {proof.driver}, {proof.date} | {proof.package}"
         for one in proof.models:
             ran = f"{one.cuda} of {one.nodes} | {one.gpu_ms or '-'}, {one.cpu_ms or '-'}"

@@ -84,7 +84,7 @@ def answer_doctor(
         observed = examine_failure(context, prefix, said)
     findings = diagnose(observed)
     bad = any(finding.severity is Severity.ERROR for finding in findings)
-    lines = (*_findings(findings), *_machine_lines(observed))
+    lines = (*_findings(findings), *_machine_lines(observed, ran=said is None))
     return CommandAnswer(_value(findings, observed), lines, CheckFailedError.exit_code if bad else 0)
 
 
@@ -97,14 +97,14 @@ def _findings(findings: Sequence[MachineFinding]) -> Iterator[str]:
         yield f"  do: {finding.do}"
 
 
-def _machine_lines(observed: Observations) -> Iterator[str]:
+def _machine_lines(observed: Observations, *, ran: bool) -> Iterator[str]:
     yield "seen:"
     yield f"  {_place(observed)}"
     yield from (f"  {device_line(device)}" for device in observed.devices)
     yield f"  driver {observed.driver or 'unknown'}, CUDA {observed.cuda or 'unknown'}"
     if observed.installed is not None:
         yield f"  package {observed.installed.package.name} in {observed.installed.folder}"
-    if observed.trial is not None:
+    if ran and observed.trial is not None:
         yield f"  {_trial_line(observed.trial)}"
         yield from (f"    with {path}" for path in observed.trial.loaded)
     for model in observed.models:

@@ -109,6 +109,7 @@ def test_a_time_is_a_finite_number(number: str, tmp_path: Path) -> None:
 def test_the_table_has_a_row_for_each_model(tmp_path: Path) -> None:
     (tmp_path / FOLDER).mkdir(parents=True)
     failed = replace(RAN, name="minilm", nodes=0, cuda=0, gpu_ms=None, cpu_ms=None, finding="CUDA error 209")
+    assert list(table(tmp_path)) == ["No proof has come yet."]
     (tmp_path / FOLDER / "p.json").write_text(json_text(replace(PROOF, models=(RAN, failed))))
     _, _, *rows = table(tmp_path)
     of_card = f"| NVIDIA GeForce GTX 1080 | 6.1 | 580.65.06, 2026-11-30 | {PACKAGE.name} |"

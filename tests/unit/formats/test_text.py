@@ -14,6 +14,7 @@ from builder.formats.text import (
     redacted,
     redacted_message,
     shown,
+    wrapped,
 )
 from tests.support.messages import Told
 from tests.support.runner_commands import NAMES, commands
@@ -26,6 +27,12 @@ def test_lists_read_as_people_write_them() -> None:
     assert [abridged(list("abc"), most) for most in (1, 3)] == ["a and 2 more", "a, b, c"]
     assert listed([str(number) for number in range(1002)], 1) == "0 and 1,001 more"
     assert (listed([]), abridged([], 3)) == ("", "")
+
+
+def test_lines_end_between_words_and_outside_of_commands() -> None:
+    text = "short\n  do: run `docker run --gpus all` again"
+    assert wrapped(text, 24) == "short\n  do: run\n    `docker run --gpus all`\n    again"
+    assert wrapped(text, 80) == text
 
 
 def test_names_cannot_write_to_the_terminal() -> None:

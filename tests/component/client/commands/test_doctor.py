@@ -507,6 +507,7 @@ def test_a_line_that_is_no_failure_is_a_note(home: Machine) -> None:
     assert home.run("doctor", "--said", said) == 0
     assert home.out.startswith("Nothing is wrong.")
     assert "D410 note" in home.out
+    assert "session of one node" not in home.out
 
 
 def test_the_first_host_library_that_a_program_finds_is_named(home: Machine, tmp_path: Path) -> None:

@@ -1,0 +1,33 @@
+/* The site's search: ranks sections by BM25, where Sphinx's own finds the pages that have every word. */
+Search.query = async (query) => {
+  const sections = await (await fetch("_static/sections.json")).json();
+  const stemmer = new Stemmer(), stems = new Map();
+  const words = (text) =>
+    splitQuery(text.toLowerCase().replace(/onnx runtime/g, "onnxruntime"))
+      .filter((word) => !stopwords.has(word))
+      .map((word) => stems.get(word) ?? stems.set(word, stemmer.stemWord(word)).get(word));
+  const asked = new Set(words(query));
+  const places = sections.map(({ page, of, title, text, ...place }) => {
+    const all = words(`${`${title} `.repeat(4)} ${of} ${of} ${text}`);
+    const times = [...asked].map((word) => all.filter((other) => other === word).length);
+    return { ...place, page, title: of === title ? of : `${of} > ${title}`, length: all.length, times };
+  });
+  const mean = places.reduce((sum, { length }) => sum + length, 0) / places.length;
+  const weights = [...asked].map((_, at) => {
+    const having = places.filter(({ times }) => times[at]).length;
+    return Math.log(1 + (places.length - having + 0.5) / (having + 0.5));
+  });
+  for (const place of places) {
+    const room = 0.4 + (0.6 * place.length) / mean;
+    const parts = place.times.map((times, at) => (weights[at] * times * 2.2) / (times + 1.2 * room));
+    const history = /^CHANGELOG|decisions/.test(place.page) ? 0.6 : 1;
+    place.score = history * parts.reduce((sum, part) => sum + part, 0);
+  }
+  const best = places.filter(({ score }) => score > 0).sort((a, b) => b.score - a.score).slice(0, 10);
+  const items = best.map(({ page, title, id, score }) => [page, title, id && `#${id}`, null, score, page, "text"]);
+  _removeChildren(document.getElementById("search-progress"));
+  for (const item of items) _displayItem(item, asked, new Set(splitQuery(query.toLowerCase())));
+  Search.stopPulse();
+  Search.title.innerText = "Search Results";
+  Search.status.innerText = items.length ? "The sections that fit best." : "No page has any of these words.";
+};

@@ -1,0 +1,38 @@
+"""Test of the site's search in a real browser: thirty questions, each with the section that answers it."""
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from builder.build.verbs.maintenance import make_site
+from builder.io.wiring import Wiring
+from tests.doubles.loopback import static_server
+from tests.support import ROOT
+from tests.support.browser import Browser, needs_browser
+
+pytestmark = [needs_browser, pytest.mark.thorough]
+
+ROW = re.compile(r"^\| \w+ \| (?P<asked>[^|]+) \| (?P<answer>[^ |]+) \| (?P<place>\d+) \|$", re.MULTILINE)
+
+FIRST = "[...document.querySelectorAll('ul.search li a')].map(link => link.getAttribute('href')).slice(0, 3)"
+
+
+def test_each_question_finds_its_answer_among_the_first_three(browser: Browser, tmp_path: Path) -> None:
+    make_site(Wiring(ROOT, dist=tmp_path))
+    questions = ROW.findall((ROOT / "docs/results/site-search.txt").read_text(encoding="utf-8"))
+    assert len(questions) == 30
+    with static_server(tmp_path / "site") as url:
+        missed = [asked for asked, answer, _ in questions if answer not in first(browser, url, asked)]
+    assert missed == []
+
+
+def first(browser: Browser, url: str, asked: str) -> list[str]:
+    browser.ask("Page.navigate", url=f"{url}/search.html?q={asked.replace(' ', '+')}")
+    until = time.monotonic() + 10
+    while not browser.run("document.querySelector('ul.search li a') !== null") and time.monotonic() < until:
+        time.sleep(0.05)
+    links = browser.run(FIRST)
+    assert isinstance(links, list)
+    return [str(link).replace(".html", "") for link in links]

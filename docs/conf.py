@@ -54,7 +54,8 @@ def add_index(app: Sphinx, error: Exception | None) -> None:
 def add_sections(app: Sphinx, error: Exception | None) -> None:
     if error is None:
         sections = [section for page in sorted(app.env.found_docs) for section in sections_of(app, page)]
-        (Path(app.outdir) / "_static/sections.json").write_text(json.dumps(sections), encoding="utf-8")
+        script = f"Search.sections = {json.dumps(sections)};"
+        (Path(app.outdir) / "_static/sections.js").write_text(script, encoding="utf-8")
 
 
 def sections_of(app: Sphinx, page: str) -> Iterator[dict[str, str]]:

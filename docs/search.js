@@ -1,6 +1,13 @@
 /* The site's search: ranks sections by BM25, where Sphinx's own finds the pages that have every word. */
+Search.loaded = new Promise((loaded, failed) => {
+  // a script and no fetch, which a browser refuses for a site that is opened from a folder
+  const script = Object.assign(document.createElement("script"), { src: "_static/sections.js" });
+  script.onload = () => loaded(Search.sections);
+  script.onerror = failed;
+  document.head.append(script);
+});
 Search.query = async (query) => {
-  const sections = await (await fetch("_static/sections.json")).json();
+  const sections = await Search.loaded;
   const stemmer = new Stemmer(), stems = new Map();
   const words = (text) =>
     splitQuery(text.toLowerCase().replace(/onnx runtime/g, "onnxruntime"))

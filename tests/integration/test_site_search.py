@@ -26,6 +26,9 @@ def test_each_question_finds_its_answer_among_the_first_three(browser: Browser, 
     with static_server(tmp_path / "site") as url:
         missed = [asked for asked, answer, _ in questions if answer not in first(browser, url, asked)]
     assert missed == []
+    assert first(browser, f"file://{tmp_path}/site", "offline install"), (
+        "a site that is opened from its folder"
+    )
 
 
 def first(browser: Browser, url: str, asked: str) -> list[str]:

@@ -80,7 +80,8 @@ def test_of_alternatives_the_best_counts_and_a_doubt_says_that_not_all_are() -> 
 
 def test_each_question_mark_of_alternatives_has_its_reason_in_a_note(told: Told) -> None:
     alike = replace(CUDA_118, name="b/libbits_cuda120.so")
-    for libraries in ([CUDA_118, CUDA_128, CUDA_130], [CUDA_118, alike]):
+    many = [replace(CUDA_118, name=f"b/libbits_cuda{number}.so") for number in range(110, 119)]
+    for libraries in ([CUDA_118, CUDA_128, CUDA_130], [CUDA_118, alike], many):
         told("\n".join(map(": ".join, parts_notes(libraries, 2))))
 
 
@@ -183,6 +184,8 @@ def test_alternatives_by_capability_may_share_code_where_each_is_made_from_the_s
     assert [len(group) for group in alternatives([*new, *others])] == [2, 2], "of other units"
     assert together([*new, *others])[OLD].support is Support.NONE
     assert alternatives([new[0], old[0]]) == (), "one pair alone may be a library and its addition"
+    same = [replace(old[at], coverage=one.coverage) for at, one in enumerate(new)]
+    assert [len(group) for group in alternatives([*new, *same])] == [2, 2], "for the same GPUs"
 
 
 def test_of_alternatives_by_capability_the_one_without_doubt_is_told() -> None:
@@ -218,6 +221,8 @@ def test_ptx_of_the_newest_alone_is_a_linked_library_s_too() -> None:
     item = _read("libtorch_cuda_cpp.so", sass(50, 70, 80) * 3 + linked)
     found = verdicts(item)
     assert [found[on].support for on in (OLD, AMPERE, Capability(8, 9))] == [Support.NATIVE] * 3
+    few = _read("libmxnet.so", sass(52, 61) * 100 + sass(35) * 7 + sass(61) * 2)
+    assert verdicts(few)[OLD].support is Support.NATIVE, "cuDNN's nine of 109 in mxnet-cu80 1.5.0's measure"
     assert found[Capability(9, 0)].support is Support.NONE
     one_gpu = _read("libx.so", sass(80) * 9 + container(image(PTX, 80)) * 3)
     assert verdicts(one_gpu)[AMPERE].support is Support.JIT

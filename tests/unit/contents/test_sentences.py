@@ -47,7 +47,12 @@ SOURCES = {
         Inspected("lib/libtorch.so", problem="A004 an image runs past the end", size=1000),
     ],
     "what it needs has less": [
-        Inspected("libpl.so", coverage(native=EVERYTHING), needed=("libcustatevec.so.1", "libc.so.6"))
+        Inspected("libpl.so", coverage(native=EVERYTHING), needed=("libcustatevec.so.1", "libc.so.6")),
+        Inspected("libother.so", coverage(native=EVERYTHING)),
+    ],
+    "what two need has less": [
+        Inspected(name, coverage(native=EVERYTHING), needed=("libcustatevec.so.1",))
+        for name in ("a.so", "b.so")
     ],
     "no device code": [PLAIN],
     "nothing to run": [PLAIN, IDLE],

@@ -93,6 +93,16 @@ def test_units_are_in_groups_by_what_cmake_compiles_them_for(made_up: SourceRule
     assert "contrib_ops/cuda/steps/steps_sm60.cu" in made_up.paths
 
 
+def test_units_that_are_compiled_for_one_entry_in_place_of_the_set_are_told() -> None:
+    file = "cmake/cuda_provider.cmake"
+    text = (
+        ort_source.FILES[file].replace("from(130 newest)", "from(90 newest)").replace("130a-real", "90a-real")
+    )
+    hopper = groups(ort_source.rules({file: text}))["contrib_ops/cuda/wgmma/"]
+    assert hopper.ranges[0] == Range(90, 999, "onnxruntime_providers_cuda_wgmma", "90a-real")
+    assert [compiled(hopper, text) for text in ("75", "90a", "130a")] == ["75", "90a", "90a"]
+
+
 def test_launches_are_read_with_their_units_and_lines(made_up: SourceRules) -> None:
     found = [
         [launch.name, launch.path, str(launch.first), str(launch.last), launch.option, str(launch.line)]

@@ -23,6 +23,26 @@ def test_a_condition_of_another_form_leaves_nothing_out(file: str, old: str, new
     assert gone not in {launch.name for launch in launches_in(source, lambda name: name)}
 
 
+@pytest.mark.parametrize(
+    ("test", "devices"), [("> 8", (90, 999)), (">= 8", (80, 999)), ("<= 8", (50, 90)), ("< 8", None)]
+)
+def test_devices_between_the_first_and_the_last_are_launched_on(
+    test: str, devices: tuple[int, int] | None
+) -> None:
+    """Of less than 8 or 9.0, 8.x is between and is not launched on."""
+    file = f"{CONTRIB}/fast_attention/api.cc"
+    text = ort_source.FILES[file].replace("card.major == 8;", f"card.major {test};")
+    source = SourceTree.read({**ort_source.FILES, file: text})
+    found = {launch.name: (launch.first, launch.last) for launch in launches_in(source, lambda name: name)}
+    assert found.get("fast attention") == devices
+
+
+def test_units_of_cudnn_s_front_end_are_none_that_a_condition_decides_on() -> None:
+    asks = {f"{CONTRIB}/api.cc": ort_source.FILES[f"{CONTRIB}/fast_attention/api.cc"]}
+    source = SourceTree.read({**ort_source.FILES, **asks})
+    assert "cuda" not in {launch.name for launch in launches_in(source, lambda name: name)}
+
+
 def compared(more: Mapping[str, str]) -> SourceRules:
     """Return rules with what the C++ sources and these compare."""
     return replace(

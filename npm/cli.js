@@ -4,7 +4,7 @@
 
 const ortpacks = require("./index.js");
 
-const [command, ...more] = process.argv.slice(2);
+const words = process.argv.slice(2);
 
 /** Never fails npm install. */
 function postinstall() {
@@ -22,13 +22,13 @@ function told(found) {
 }
 
 function run() {
-  const done = ortpacks.client([command, ...more].filter((word) => word !== undefined), { stdio: "inherit" });
+  const done = ortpacks.client(words, { stdio: "inherit" });
   if (done) return done.status ?? 1;
   console.error(`ortpacks: ${ortpacks.NO_PYTHON}.`);
   return 4;
 }
 
-if (command === "postinstall") postinstall();
-else if (command === "setup") process.exitCode = told(ortpacks.setup()).failed ? 1 : 0;
-else if (command === "info") console.log(JSON.stringify(ortpacks.info(), null, 2));
+if (words[0] === "postinstall") postinstall();
+else if (words[0] === "setup") process.exitCode = told(ortpacks.setup()).failed ? 1 : 0;
+else if (words[0] === "info") console.log(JSON.stringify(ortpacks.info(), null, 2));
 else process.exitCode = run();

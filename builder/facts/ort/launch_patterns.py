@@ -146,11 +146,9 @@ def _supported(source: SourceTree, path: str) -> Iterator[Launch]:
 def _devices(body: str) -> tuple[int, int] | None:
     """Return the first and last device of which one comparison holds; ``None`` if they are not understood."""
     tests = list(_MAJOR.finditer(body))
-    if not tests or len(tests) != body.count(".major"):
-        return None
     held = [number for number in KNOWN_SM if any(_holds(test, *divmod(number, 10)) for test in tests)]
     between = [number for number in KNOWN_SM if held and held[0] <= number <= held[-1]]
-    if not held or held != between:
+    if not held or held != between or len(tests) != body.count(".major"):
         return None
     return held[0], NEWEST if held[-1] == KNOWN_SM[-1] else held[-1]
 
@@ -198,14 +196,9 @@ def _launch(
 ) -> Launch:
     first, last = devices
     words = next((name.replace(old, new) for old, new in _NAMES.items() if old in name), name)
-    here = dirname(units[0])
-    tested = [
-        int(test)
-        for path, text in source.texts.items()
-        if dirname(path) == here
-        for test in _ARCH_TEST.findall(text)
-    ]
-    is_shared = words in _ONE_PTX and max(tested, default=0) <= first * 10
+    here = {path: text for path, text in source.texts.items() if dirname(path) == dirname(units[0])}
+    newest = max(map(int, thresholds_in(replace(source, texts=here))), default=0)
+    is_shared = words in _ONE_PTX and newest <= first * 10
     ptx = Arch(*divmod(first, 10)) if is_shared else None
     return Launch(words, _shared_path(units), len(units), first, last, line, _guard_of(source, units), ptx)
 
@@ -220,7 +213,7 @@ def _shared_path(units: Sequence[str]) -> str:
 def thresholds_in(source: SourceTree) -> Mapping[str, SourceLine]:
     """Return the values that ``__CUDA_ARCH__`` is compared with, each with a line (``SourceRules``)."""
     found: dict[int, SourceLine] = {}
-    for path in sorted(source.texts, key=lambda path: (NEEDS_TURING in path, path)):
+    for path in sorted(source.texts, key=lambda path: NEEDS_TURING in path):
         for match in _ARCH_TEST.finditer(source.texts[path]):
             found.setdefault(int(match[1]), source.line(path, match))
     return {str(number): line for number, line in sorted(found.items())}

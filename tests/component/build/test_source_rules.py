@@ -10,9 +10,9 @@ import pytest
 from builder.errors import ParseError
 from builder.facts.gpu.architectures import Arch, architectures
 from builder.facts.ort.configured import SourceLine
-from builder.facts.ort.known_rules import ReadSource, dumps, loads, text_of
+from builder.facts.ort.known_rules import DATA, ReadSource, dumps, loads, read_sources, text_of
 from builder.facts.ort.source_rules import Compiled, Fact, Range, SourceRules, UnitGroup
-from tests.support import ort_source
+from tests.support import ROOT, ort_source
 from tests.support.tables import table
 
 
@@ -158,6 +158,7 @@ def test_a_source_that_cannot_be_read_is_refused_with_its_line(
 def test_rules_that_are_stored_are_the_same(made_up: SourceRules) -> None:
     read = ReadSource("v1.40.0", "1.40.0", made_up)
     assert loads(ReadSource, dumps(read)) == read
+    assert dumps(read_sources()) == (ROOT / DATA).read_text(encoding="utf-8")
     older = replace(read, first="1.9.0")
     one, other = loads(tuple[ReadSource, ...], text_of([read, older], ["onnxruntime_USE_CUDA"]))
     assert (one.first, other.first) == ("1.9.0", "1.40.0")

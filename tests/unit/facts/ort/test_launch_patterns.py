@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from builder.facts.gpu.architectures import Arch
 from builder.facts.ort.known_rules import rules_for
 from builder.facts.ort.launch_patterns import launches_in, needs_cub_2, thresholds_in
 from builder.facts.ort.source_rules import SourceRules
@@ -41,6 +42,18 @@ def test_units_of_cudnn_s_front_end_are_none_that_a_condition_decides_on() -> No
     asks = {f"{CONTRIB}/api.cc": ort_source.FILES[f"{CONTRIB}/fast_attention/api.cc"]}
     source = SourceTree.read({**ort_source.FILES, **asks})
     assert "cuda" not in {launch.name for launch in launches_in(source, lambda name: name)}
+
+
+@pytest.mark.parametrize(
+    ("asks", "ptx"), [("", Arch(8, 0)), ("__CUDA_ARCH__ >= 800", Arch(8, 0)), ("__CUDA_ARCH__ >= 890", None)]
+)
+def test_one_ptx_serves_flash_attention_unless_its_folder_asks_for_a_newer_architecture(
+    asks: str, ptx: Arch | None
+) -> None:
+    files = {path.replace("/fast_", "/flash_"): text for path, text in ort_source.FILES.items()}
+    source = SourceTree.read({**files, f"{CONTRIB}/flash_attention/kernel.h": f"#if {asks}\n#endif\n"})
+    found = {launch.name: launch.ptx for launch in launches_in(source, lambda name: name)}
+    assert found["flash attention"] == ptx
 
 
 def compared(more: Mapping[str, str]) -> SourceRules:

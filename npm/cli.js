@@ -6,16 +6,6 @@ const ortpacks = require("./index.js");
 
 const words = process.argv.slice(2);
 
-/** Never fails npm install. */
-function postinstall() {
-  if (process.env.ORTPACKS_POSTINSTALL === "skip") return console.log("ortpacks: skipped; npx ortpacks setup does it later");
-  try {
-    told(ortpacks.setup());
-  } catch (error) {
-    console.warn(`ortpacks: ${error.message}`);
-  }
-}
-
 function told(found) {
   console.log(found.fallbackToCpu ? `Models will run on the CPU: ${found.reason}` : found.reason);
   return found;
@@ -28,7 +18,11 @@ function run() {
   return 4;
 }
 
-if (words[0] === "postinstall") postinstall();
+const skipped = process.env.ORTPACKS_POSTINSTALL === "skip";
+
+// npm install fails where its postinstall does: `setup` throws nothing, and its failure is no exit code here.
+if (words[0] === "postinstall" && skipped) console.log("ortpacks: skipped; npx ortpacks setup does it later");
+else if (words[0] === "postinstall") told(ortpacks.setup());
 else if (words[0] === "setup") process.exitCode = told(ortpacks.setup()).failed ? 1 : 0;
 else if (words[0] === "info") console.log(JSON.stringify(ortpacks.info(), null, 2));
 else process.exitCode = run();

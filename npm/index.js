@@ -24,8 +24,8 @@ const otherVersion = (host, offered) =>
 
 /** The version of the application's onnxruntime-node; undefined where there is none. */
 function hostVersion() {
-  const paths = [__dirname, process.env.INIT_CWD || process.cwd()];
   try {
+    const paths = [__dirname, process.env.INIT_CWD || process.cwd()];
     return JSON.parse(fs.readFileSync(require.resolve(`${HOST}/package.json`, { paths }), "utf8")).version;
   } catch {
     return undefined;

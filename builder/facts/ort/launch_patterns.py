@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import eq, ge, gt, le, lt
-from posixpath import basename, dirname
+from posixpath import basename, commonprefix, dirname
 
 from builder.facts.gpu.architectures import Arch
 from builder.facts.gpu.table import KNOWN_SM
@@ -205,9 +205,8 @@ def _launch(
 
 def _shared_path(units: Sequence[str]) -> str:
     """Return what the paths of the units begin with, up to the end of a word."""
-    first, last = min(units), max(units)
-    end = next((at for at, letter in enumerate(first) if last[at : at + 1] != letter), len(first))
-    return first if first == last else first[: max(first.rfind(mark, 0, end) for mark in "_/") + 1]
+    shared = commonprefix(units)
+    return shared if len(units) == 1 else shared[: max(map(shared.rfind, "_/")) + 1]
 
 
 def thresholds_in(source: SourceTree) -> Mapping[str, SourceLine]:

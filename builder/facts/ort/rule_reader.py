@@ -206,7 +206,8 @@ class _Reader:
     def _groups(self) -> tuple[tuple[UnitGroup, ...], Sequence[str]]:
         """Return the groups, and the paths of all units.
 
-        A group that does not explain every set is none: its units count as compiled for the whole list.
+        Of a group's ranges the newest wins. A group that does not explain every set is none: its units count
+        as compiled for the whole list.
         """
         singles = {number: self._compiled([number]) for number in self._numbers}
         made = {unit for compiled, _ in singles.values() for unit in compiled}
@@ -225,7 +226,7 @@ class _Reader:
                 continue
             members = [unit for unit in units if columns[unit] == column]
             won = {numbers: compiled.get(members[0], _NOWHERE)[0] for numbers, compiled in several.items()}
-            ranges = _by_rank(_ranges(self._numbers, column), won)
+            ranges = _ranges(self._numbers, column)
             paths = tuple(_prefixes(members, [unit for unit in units if columns[unit] != column]))
             target = ranges[0].target
             line = self._made(f"{ranges[0].first}-real").made_at(target)
@@ -282,16 +283,6 @@ def _column(unit: str, singles: Iterable[tuple[Compiled, str]]) -> tuple[tuple[s
     made = [(compiled.get(unit, _NOWHERE), listed) for compiled, listed in singles]
     alone = {target for target, listed in made if target[1] != listed}
     return tuple(target if target in alone else (target[0], "") for target, _ in made)
-
-
-def _by_rank(ranges: Sequence[Range], won: Mapping[tuple[int, ...], str]) -> tuple[Range, ...]:
-    """Return ranges so that each comes before those over which it wins: ``won`` has the target by set."""
-
-    def losses(mine: Range) -> int:
-        sets = [numbers for numbers, target in won.items() if target != mine.target]
-        return sum(any(number in mine for number in numbers) for numbers in sets)
-
-    return tuple(sorted(ranges, key=losses))
 
 
 def _disagreements(group: UnitGroup, won: Mapping[tuple[int, ...], str]) -> Iterator[str]:

@@ -4,17 +4,7 @@
 
 const ortpacks = require("./index.js");
 
-const [command, ...more] = process.argv.slice(2);
-
-/** Never fails npm install. */
-function postinstall() {
-  if (process.env.ORTPACKS_POSTINSTALL === "skip") return console.log("ortpacks: skipped; npx ortpacks setup does it later");
-  try {
-    told(ortpacks.setup());
-  } catch (error) {
-    console.warn(`ortpacks: ${error.message}`);
-  }
-}
+const words = process.argv.slice(2);
 
 function told(found) {
   console.log(found.fallbackToCpu ? `Models will run on the CPU: ${found.reason}` : found.reason);
@@ -22,13 +12,17 @@ function told(found) {
 }
 
 function run() {
-  const done = ortpacks.client([command, ...more].filter((word) => word !== undefined), { stdio: "inherit" });
+  const done = ortpacks.client(words, { stdio: "inherit" });
   if (done) return done.status ?? 1;
   console.error(`ortpacks: ${ortpacks.NO_PYTHON}.`);
   return 4;
 }
 
-if (command === "postinstall") postinstall();
-else if (command === "setup") process.exitCode = told(ortpacks.setup()).failed ? 1 : 0;
-else if (command === "info") console.log(JSON.stringify(ortpacks.info(), null, 2));
+const skipped = process.env.ORTPACKS_POSTINSTALL === "skip";
+
+// npm install fails where its postinstall does: `setup` throws nothing, and its failure is no exit code here.
+if (words[0] === "postinstall" && skipped) console.log("ortpacks: skipped; npx ortpacks setup does it later");
+else if (words[0] === "postinstall") told(ortpacks.setup());
+else if (words[0] === "setup") process.exitCode = told(ortpacks.setup()).failed ? 1 : 0;
+else if (words[0] === "info") console.log(JSON.stringify(ortpacks.info(), null, 2));
 else process.exitCode = run();

@@ -24,8 +24,8 @@ const otherVersion = (host, offered) =>
 
 /** The version of the application's onnxruntime-node; undefined where there is none. */
 function hostVersion() {
-  const paths = [__dirname, process.env.INIT_CWD || process.cwd()];
   try {
+    const paths = [__dirname, process.env.INIT_CWD || process.cwd()];
     return JSON.parse(fs.readFileSync(require.resolve(`${HOST}/package.json`, { paths }), "utf8")).version;
   } catch {
     return undefined;
@@ -71,6 +71,8 @@ function ask(...command) {
 
 /** What fits this machine and the version `host`, installed. Throws an Error with the reason why there is none. */
 function bring(host) {
+  const inside = INSIDE[process.platform];
+  if (inside) return { providers: [inside, "cpu"], fallbackToCpu: false, reason: `${HOST} has ${inside} inside: no package is needed` };
   if (!host) throw new Error(`${HOST} is not installed. Run npm install ${HOST}, then ${AGAIN}`);
   if (process.env.npm_config_offline === "true") throw new Error(`npm is offline. With a network, ${AGAIN}`);
   const chosen = ask("select");
@@ -93,28 +95,21 @@ function bring(host) {
   };
 }
 
-function failure(error) {
-  return { providers: ["cpu"], fallbackToCpu: true, failed: true, reason: error.message };
-}
+const failure = (reason) => ({ providers: ["cpu"], fallbackToCpu: true, failed: true, reason });
 
 /** Installs what fits, writes gpu-package-info.json, and returns what it holds. */
 function setup() {
-  const host = hostVersion();
-  const inside = INSIDE[process.platform];
-  let found;
+  const record = { host: hostVersion() ?? null };
   try {
-    found = inside
-      ? { providers: [inside, "cpu"], fallbackToCpu: false, reason: `${HOST} has ${inside} inside: no package is needed` }
-      : bring(host);
+    Object.assign(record, bring(record.host));
   } catch (error) {
-    found = failure(error);
+    Object.assign(record, failure(error.message));
   }
-  const record = { host: host ?? null, ...found };
   try {
     fs.writeFileSync(RECORD, `${JSON.stringify(record, null, 2)}\n`);
   } catch (error) {
     const why = `${RECORD} was not written: ${error.message}. Without it models run on the CPU`;
-    return { ...record, ...failure({ message: `${why}: name a folder in ORTPACKS_INFO_DIR, then ${AGAIN}` }) };
+    Object.assign(record, failure(`${why}: name a folder in ORTPACKS_INFO_DIR, then ${AGAIN}`));
   }
   return record;
 }
@@ -125,12 +120,12 @@ function info() {
   try {
     record = JSON.parse(fs.readFileSync(RECORD, "utf8"));
   } catch {
-    return failure({ message: `no package was installed (npm ran no script of ortpacks: --ignore-scripts, or not approved): ${AGAIN}` });
+    return failure(`no package was installed (npm ran no script of ortpacks: --ignore-scripts, or not approved): ${AGAIN}`);
   }
   const host = hostVersion() ?? null;
-  if (record.host !== host) return failure({ message: `${HOST} was ${record.host} and is ${host} now: ${AGAIN}` });
+  if (record.host !== host) return failure(`${HOST} was ${record.host} and is ${host} now: ${AGAIN}`);
   const library = record.environment?.ORT_DYLIB_PATH;
-  if (library && !fs.existsSync(library)) return failure({ message: `${library} is gone: ${AGAIN}` });
+  if (library && !fs.existsSync(library)) return failure(`${library} is gone: ${AGAIN}`);
   return record;
 }
 

@@ -72,7 +72,7 @@ def store_rules(wiring: Wiring, reporter: Reporter) -> None:
         if not wiring.lock.is_open(base.source.item)
     }
     made = [
-        ReadSource(f"v{version}", version, _kept(wiring, item, NVCCS[-2], reporter))
+        ReadSource(f"v{version}", version, _kept(wiring, item, NVCCS[-2], reporter, PackageForm.PROVIDER))
         for version, item in unread.items()
     ]
     if made:
@@ -91,13 +91,7 @@ def commands_of(wiring: Wiring, texts: Mapping[str, str]) -> Iterator[Call]:
             yield from configure({**settings, "READER_ANSWER": found}, Trace.WRITTEN).calls
 
 
-def _kept(
-    wiring: Wiring,
-    item: Input,
-    cuda: str,
-    reporter: Reporter,
-    form: PackageForm = PackageForm.PROVIDER,
-) -> SourceRules:
+def _kept(wiring: Wiring, item: Input, cuda: str, reporter: Reporter, form: PackageForm) -> SourceRules:
     settings = reading_settings(form=form)
     reader = [path.read_bytes() for path in sorted(_READER)]
     what = repr((wiring.lock.pins[item.key], cuda, sorted(settings.items()), of_form(form))).encode()
@@ -105,15 +99,13 @@ def _kept(
     with exclusive(file.with_suffix(".lock"), lambda: reporter.say("waiting: another reads the source")):
         if not file.exists():
             reporter.say(f"reading {item.spec}: some 20 s, once")
-            tar = wiring.store(wiring.lock, reporter).fetch(item)
-            rules = _read(wiring, tar, item, settings, cuda, form)
+            rules = _read(wiring, item, cuda, reporter, form)
             write_file(file, known_rules.dumps(rules).encode())
         return known_rules.loads(SourceRules, file.read_text(encoding="utf-8"))
 
 
-def _read(
-    wiring: Wiring, tar: Path, item: Input, settings: Mapping[str, str], cuda: str, form: PackageForm
-) -> SourceRules:
+def _read(wiring: Wiring, item: Input, cuda: str, reporter: Reporter, form: PackageForm) -> SourceRules:
+    tar = wiring.store(wiring.lock, reporter).fetch(item)
     to_repair = {repair.file for repair in of_form(form).values() if not repair.dependency}
     as_plugin = form is PackageForm.PLUGIN
 
@@ -127,7 +119,7 @@ def _read(
         files = {path: "" if path.startswith(BELOW) else text for path, text in texts.items()}
         with wiring.cmake(files) as configure:
             source = SourceTree.read(texts)
-            rules = read_rules(source, configure, settings, cuda=cuda)
+            rules = read_rules(source, configure, reading_settings(form=form), cuda=cuda)
             if plugin:
                 missing = left_out(texts, source.texts, *_compiled(configure, cuda))
                 plugin = replace(plugin, left_out=missing)

@@ -5,8 +5,9 @@ It names no person and no machine. Schema: docs/schemas/proof.schema.json, made 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import ClassVar, Dict, Optional, Tuple
+from typing import ClassVar, Dict, Optional, Sequence, Tuple
 
 FORMAT = 1
 
@@ -74,6 +75,13 @@ class SampleSet:
 
     format: int
     models: Tuple[SampleModel, ...]
+
+
+def largest_difference(ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]]) -> Optional[float]:
+    """Return the largest absolute difference; ``None`` for other lengths and where one is no number."""
+    apart = [abs(a - b) for one, other in zip(ours, theirs) for a, b in zip(one, other)]
+    comparable = [*map(len, ours)] == [*map(len, theirs)] and all(map(math.isfinite, apart))
+    return max(apart) if apart and comparable else None
 
 
 def finding_of(cuda: int, difference: Optional[float], tolerance: float) -> Optional[str]:

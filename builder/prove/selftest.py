@@ -7,7 +7,6 @@ on the models' outputs for fixed inputs.
 from __future__ import annotations
 
 import json
-import math
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from builder.contents.rules.dependencies import check_ldd, waits_for_driver
 from builder.finding import Code, Finding
 from builder.formats.manifest import Manifest
 from builder.formats.package_names import CUDA, REDUCED, Host
+from builder.formats.proof import largest_difference
 from builder.formats.session_log import CUDA_PROVIDER
 from builder.io.docker.engine import OVERTIME, ContainerRun, DockerEngine
 from builder.io.process import Completed
@@ -293,20 +293,13 @@ def _judge_numbers(
         yield Finding(Code.B013, package, what, wanted=str(sorted(reference)), got=str(got))
         return
     for name, wanted in reference.items():
-        worst = _worst(outputs[name], wanted)
-        if not worst <= within:
+        worst = largest_difference([outputs[name]], [wanted])
+        if worst is None or worst > within:
+            shown = "inf" if worst is None else f"{worst:.3g}"
             yield Finding(
                 code=Code.B013,
                 path=package,
                 message=f"{model}: output {name} differs from the stock CPU build",
                 wanted=f"{len(wanted)} numbers within {within:g}",
-                got=f"{len(outputs[name])} numbers, worst difference {worst:.3g}",
+                got=f"{len(outputs[name])} numbers, worst difference {shown}",
             )
-
-
-def _worst(got: list[float], wanted: Sequence[float]) -> float:
-    """Return the largest difference; infinite for different lengths and if any value is not a number."""
-    if len(got) != len(wanted):
-        return math.inf
-    apart = [abs(a - b) for a, b in zip(got, wanted, strict=False)]
-    return math.inf if any(map(math.isnan, apart)) else max(apart, default=math.inf)

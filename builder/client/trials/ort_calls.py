@@ -14,7 +14,6 @@ from __future__ import annotations
 import ctypes
 import glob
 import json
-import math
 import os
 import pkgutil
 import struct
@@ -29,7 +28,7 @@ from builder.client.probe.loaded import loaded_libraries
 from builder.formats.json_values import read_document
 from builder.formats.ort_api import OrtApi, OrtStatusError
 from builder.formats.proof import FORMAT as PROOF
-from builder.formats.proof import SampleModel, SampleSet
+from builder.formats.proof import SampleModel, SampleSet, largest_difference
 from builder.formats.session_log import CUDA_PROVIDER
 
 NAMED = {"directml": b"DML", "coreml": b"CoreML"}
@@ -88,18 +87,27 @@ def gpu_memory_used(host: str) -> Optional[int]:
     return total.value - free.value if code == 0 else None
 
 
+def prepared(runtime: OrtApi, provider: str, log: int = LOG_ERRORS) -> Sequence[ctypes.c_void_p]:
+    """Return an environment, and options of sessions on ``provider``, whose libraries are loaded.
+
+    Who releases the environment unloads them.
+    """
+    env = runtime.make("CreateEnv", ctypes.c_int(LOG_ERRORS), ctypes.c_char_p(b"ortpacks"))
+    options = runtime.make("CreateSessionOptions")
+    runtime.call("SetSessionLogSeverityLevel", options, ctypes.c_int(log))
+    append(runtime, options, provider)
+    return env, options
+
+
 def opened(runtime: OrtApi, host: str, provider: str, model: str) -> Optional[int]:
     """Open and close a session, and return the bytes of GPU memory that it took.
 
     ``None`` where the provider is not ``cuda`` or the memory is unknown. ONNX Runtime's log on stderr names
     the provider of each node.
     """
-    env = runtime.make("CreateEnv", ctypes.c_int(LOG_ERRORS), ctypes.c_char_p(b"ortpacks"))
-    options = runtime.make("CreateSessionOptions")
-    runtime.call("SetSessionLogSeverityLevel", options, ctypes.c_int(LOG_ALL))
     cuda = provider == "cuda"
     before = gpu_memory_used(host) if cuda else None
-    append(runtime, options, provider)
+    env, options = prepared(runtime, provider, LOG_ALL)
     session = runtime.make("CreateSession", env, ort_path(model), options)
     after = gpu_memory_used(host) if cuda else None
     runtime.release("ReleaseSession", session)
@@ -110,9 +118,7 @@ def opened(runtime: OrtApi, host: str, provider: str, model: str) -> Optional[in
 
 def loaded(runtime: OrtApi, provider: str) -> None:
     """Load the provider's libraries."""
-    env = runtime.make("CreateEnv", ctypes.c_int(LOG_ERRORS), ctypes.c_char_p(b"ortpacks"))
-    options = runtime.make("CreateSessionOptions")
-    append(runtime, options, provider)
+    env, options = prepared(runtime, provider)
     runtime.release("ReleaseSessionOptions", options)
     runtime.release("ReleaseEnv", env)
 
@@ -133,23 +139,6 @@ def model() -> bytes:
     return pkgutil.get_data(__name__, "add.onnx") or b""
 
 
-def session(runtime: OrtApi, provider: str, content: bytes, *, fallback: bool = False) -> ctypes.c_void_p:
-    """Return a session of the model ``content`` on ``provider``.
-
-    Without ``fallback`` it cannot be made where a node would run on the CPU instead. Raises
-    ``OrtStatusError``.
-    """
-    env = runtime.make("CreateEnv", ctypes.c_int(LOG_ERRORS), ctypes.c_char_p(b"ortpacks"))
-    options = runtime.make("CreateSessionOptions")
-    if provider != "cpu":
-        append(runtime, options, provider)
-        if not fallback:
-            runtime.call(
-                "AddSessionConfigEntry", options, ctypes.c_char_p(NO_FALLBACK), ctypes.c_char_p(b"1")
-            )
-    return runtime.make("CreateSessionFromArray", env, content, ctypes.c_size_t(len(content)), options)
-
-
 def _floats(runtime: OrtApi, output: ctypes.c_void_p) -> List[float]:
     """Return the numbers of an output, and release it. Raises ``ValueError`` where there is none."""
     shape, count = runtime.make("GetTensorTypeAndShape", output), ctypes.c_size_t()
@@ -162,10 +151,14 @@ def _floats(runtime: OrtApi, output: ctypes.c_void_p) -> List[float]:
 
 
 def compute(runtime: OrtApi, provider: str) -> float:
-    """Return the sum of ``NUMBERS`` that the model computes."""
-    made, data = session(runtime, provider, model()), [struct.pack("<f", number) for number in NUMBERS]
+    """Return the sum of ``NUMBERS`` that the model computes, with no node on the CPU instead."""
+    content, data = model(), [struct.pack("<f", number) for number in NUMBERS]
+    env, options = prepared(runtime, provider)
+    if provider != "cpu":
+        runtime.call("AddSessionConfigEntry", options, NO_FALLBACK, b"1")
+    session = runtime.make("CreateSessionFromArray", env, content, ctypes.c_size_t(len(content)), options)
     inputs = {name: runtime.tensor(FLOAT, [1], each, len(each)) for name, each in zip("ab", data)}
-    (total,) = runtime.run(made, inputs, ["c"])
+    (total,) = runtime.run(session, inputs, ["c"])
     return _floats(runtime, total)[0]
 
 
@@ -184,7 +177,8 @@ def measure(runtime: OrtApi, host: str, samples: Path, name: str) -> Dict[str, O
 
 def timed(runtime: OrtApi, provider: str, sample: SampleModel, file: Path) -> Tuple[List[List[float]], float]:
     """Return the outputs of a model, and the median milliseconds of a run after ``WARM_UPS`` runs."""
-    made = session(runtime, provider, file.read_bytes(), fallback=True)
+    env, options = prepared(runtime, provider)
+    session = runtime.make("CreateSession", env, ort_path(str(file)), options)
     given = [text.split(":") for text in sample.inputs]
     data = [b64decode(text) for *_, text in given]
     shapes = [[int(dim) for dim in dims.split("x") if dim != "scalar"] for _, _, dims, _ in given]
@@ -196,18 +190,11 @@ def timed(runtime: OrtApi, provider: str, sample: SampleModel, file: Path) -> Tu
     numbers: List[List[float]] = []
     while len(times) <= WARM_UPS or (len(times) < WARM_UPS + RUNS and sum(times) < MEASURE_SECONDS):
         begun = perf_counter()
-        outputs = runtime.run(made, inputs, sample.outputs)
+        outputs = runtime.run(session, inputs, sample.outputs)
         times.append(perf_counter() - begun)
         numbers = [_floats(runtime, output) for output in outputs]
-    runtime.release("ReleaseSession", made)
+    runtime.release("ReleaseSession", session)
     return numbers, round(median(times[WARM_UPS:]) * 1000, 4)
-
-
-def largest_difference(ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]]) -> Optional[float]:
-    """Return the largest absolute difference; ``None`` for other lengths and where one is no number."""
-    apart = [abs(a - b) for one, other in zip(ours, theirs) for a, b in zip(one, other)]
-    comparable = [*map(len, ours)] == [*map(len, theirs)] and all(map(math.isfinite, apart))
-    return max(apart) if apart and comparable else None
 
 
 def require_sum(total: float) -> None:
@@ -217,33 +204,32 @@ def require_sum(total: float) -> None:
 
 
 def answer(what: str, host: str, provider: str, model: str = "", name: str = "") -> Dict[str, object]:
-    """Return ``{"version": …, "gpu_memory": bytes or null}`` or ``{"failed": why}``.
+    """Return ``{"version": …, "gpu_memory": bytes or null, "figures": …}`` or ``{"failed": why}``.
 
-    A call that succeeds and makes nothing, for which ctypes raises ``ValueError``, is a failure too.
+    The figures are those of ``measure``. A call that succeeds and makes nothing, for which ctypes raises
+    ``ValueError``, is a failure too.
     """
     used, figures = None, {}
     try:
         if what == "link":
             ctypes.CDLL(host)
-            return {"version": None, "gpu_memory": None}
+            return {"version": None, "gpu_memory": None, "figures": {}}
         runtime = OrtApi(host)
         if what == "register":
             registered(runtime, provider)
-        elif what == "version":
-            return {"version": runtime.version, "gpu_memory": None}
+        elif what == "load":
+            loaded(runtime, provider)
         elif what == "compute":
             require_sum(compute(runtime, provider))
         elif what == "open":
             used = opened(runtime, host, provider, model)
         elif what == "measure":
             figures = measure(runtime, host, Path(model), name)
-        else:
-            loaded(runtime, provider)
     except OrtStatusError as error:
         return {"failed": error.message}
     except (OSError, AttributeError, ValueError) as error:
         return {"failed": str(error)}
-    return {"version": runtime.version, "gpu_memory": used, **figures}
+    return {"version": runtime.version, "gpu_memory": used, "figures": figures}
 
 
 def main(*arguments: str) -> None:

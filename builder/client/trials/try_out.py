@@ -197,7 +197,7 @@ def _read(process: ProcessAnswer) -> TryOut:
             gpu_memory_mib=None if used is None else used // 2**20,
             placement=_placement(log),
             loaded=loaded,
-            figures={name: answer[name] for name in ("difference", "gpu_ms", "cpu_ms") if name in answer},
+            figures=answer.get("figures", {}),
         )
     except (ValueError, KeyError, TypeError):
         return _without_words(process)

@@ -26,6 +26,11 @@ class SourceLine:
     """Its path below the root of the source."""
     number: int
 
+    @classmethod
+    def at(cls, file: str, text: str, place: int) -> SourceLine:
+        """Return the line of a place in the text of a file."""
+        return cls(file, text.count("\n", 0, place) + 1)
+
     def __str__(self) -> str:
         return f"{self.file}:{self.number}"
 

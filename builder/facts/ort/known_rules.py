@@ -116,9 +116,7 @@ def loads(kind: type[T], text: str) -> T:
 
 
 def _plain(value: object) -> object:
-    if isinstance(value, SourceLine | Arch | Fact):
-        return str(value)
-    return vars(value)
+    return str(value) if isinstance(value, SourceLine | Arch | Fact) else vars(value)
 
 
 def _value(kind: object, data: object) -> object:

@@ -16,7 +16,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from posixpath import basename, dirname
+from operator import eq, ge, gt, le, lt
+from posixpath import basename, commonprefix, dirname
 
 from builder.facts.gpu.architectures import Arch
 from builder.facts.gpu.table import KNOWN_SM
@@ -130,62 +131,53 @@ def launches_in(source: SourceTree, option_of: Callable[[str], str]) -> Iterator
 
     ``option_of`` returns the CMake option without which a name is not defined; empty if there is none.
     """
-    for path in sorted(source.texts):
-        text = source.texts[path]
-        for launch in (
-            *_supported(source, path, text),
-            *_steps(source, path, text),
-            *_ranges(source, path, text),
-        ):
+    for path in source.texts:
+        for launch in (*_supported(source, path), *_steps(source, path), *_ranges(source, path)):
             yield replace(launch, option=option_of(launch.option)) if launch.option else launch
 
 
-def _supported(source: SourceTree, path: str, text: str) -> Iterator[Launch]:
-    match = _SUPPORTED.search(text)
+def _supported(source: SourceTree, path: str) -> Iterator[Launch]:
+    match = _SUPPORTED.search(source.texts[path])
     devices = _devices(match["body"]) if match else None
     if match and devices and (units := _units(source, dirname(path))):
-        yield _launch(source, _words(basename(dirname(path))), units, devices, _line(path, text, match))
+        yield _launch(source, _words(basename(dirname(path))), units, devices, source.line(path, match))
 
 
 def _devices(body: str) -> tuple[int, int] | None:
     """Return the first and last device of which one comparison holds; ``None`` if they are not understood."""
     tests = list(_MAJOR.finditer(body))
-    if not tests or len(tests) != body.count(".major"):
-        return None
     held = [number for number in KNOWN_SM if any(_holds(test, *divmod(number, 10)) for test in tests)]
     between = [number for number in KNOWN_SM if held and held[0] <= number <= held[-1]]
-    if not held or held != between:
+    if not held or held != between or len(tests) != body.count(".major"):
         return None
     return held[0], NEWEST if held[-1] == KNOWN_SM[-1] else held[-1]
 
 
 def _holds(test: re.Match[str], major: int, minor: int) -> bool:
-    is_major = _compared(major, test["one"], int(test["major"]))
-    return is_major and (test["two"] is None or _compared(minor, test["two"], int(test["minor"])))
+    is_major = _COMPARED[test["one"]](major, int(test["major"]))
+    return is_major and (test["two"] is None or _COMPARED[test["two"]](minor, int(test["minor"])))
 
 
-def _compared(value: int, operator: str, other: int) -> bool:
-    orders = {"==": (0,), ">=": (0, 1), "<=": (-1, 0), ">": (1,), "<": (-1,)}
-    return (value > other) - (value < other) in orders[operator]
+_COMPARED: Mapping[str, Callable[[int, int], bool]] = {"==": eq, ">=": ge, "<=": le, ">": gt, "<": lt}
 
 
-def _steps(source: SourceTree, path: str, text: str) -> Iterator[Launch]:
-    steps = list(_STEP.finditer(text))
+def _steps(source: SourceTree, path: str) -> Iterator[Launch]:
+    steps = list(_STEP.finditer(source.texts[path]))
     numbers = [int(step["sm"]) for step in steps]
     is_chain = numbers == sorted(numbers, reverse=True) and len({step["name"] for step in steps}) == 1
     if not is_chain or len(steps) < _CHAIN:
         return
-    ends = dict(zip(numbers, [NEWEST, *(number - 1 for number in numbers)], strict=False))
-    for step, number in sorted(zip(steps, numbers, strict=True), key=lambda pair: pair[1]):
+    ends = [NEWEST, *(number - 1 for number in numbers[:-1])]
+    for step, number, end in reversed([*zip(steps, numbers, ends, strict=True)]):
         units = [unit for unit in _units(source, dirname(path)) if unit.endswith(f"sm{number}.cu")]
         if units:
             name = f"{_words(step['name'].removeprefix('run_'))} for sm_{number}"
-            yield _launch(source, name, units, (number, ends[number]), _line(path, text, step))
+            yield _launch(source, name, units, (number, end), source.line(path, step))
 
 
-def _ranges(source: SourceTree, path: str, text: str) -> Iterator[Launch]:
+def _ranges(source: SourceTree, path: str) -> Iterator[Launch]:
     chain: list[re.Match[str]] = []
-    for match in _RANGE.finditer(text):
+    for match in _RANGE.finditer(source.texts[path]):
         if chain and int(match["first"]) != int(chain[-1]["below"] or 0):
             chain = []
         chain.append(match)
@@ -193,11 +185,10 @@ def _ranges(source: SourceTree, path: str, text: str) -> Iterator[Launch]:
     if len(chain) < _CHAIN or (chain[-1]["below"] and not throws):
         return
     last = int(chain[-1]["below"]) - 1 if chain[-1]["below"] else NEWEST
-    include = f'#include "{path}"'
-    units = [unit for unit, held in sorted(source.texts.items()) if unit.endswith(".cu") and include in held]
+    units = [unit for unit, text in source.units.items() if f'#include "{path}"' in text]
     if units:
         name = _words(basename(path).removesuffix("_template.h"))
-        yield _launch(source, name, units, (int(chain[0]["first"]), last), _line(path, text, chain[0]))
+        yield _launch(source, name, units, (int(chain[0]["first"]), last), source.line(path, chain[0]))
 
 
 def _launch(
@@ -205,57 +196,49 @@ def _launch(
 ) -> Launch:
     first, last = devices
     words = next((name.replace(old, new) for old, new in _NAMES.items() if old in name), name)
-    here = dirname(units[0])
-    tested = [
-        int(test)
-        for path, text in source.texts.items()
-        if dirname(path) == here
-        for test in _ARCH_TEST.findall(text)
-    ]
-    is_shared = words in _ONE_PTX and max(tested, default=0) <= first * 10
+    here = {path: text for path, text in source.texts.items() if dirname(path) == dirname(units[0])}
+    newest = max(map(int, thresholds_in(replace(source, texts=here))), default=0)
+    is_shared = words in _ONE_PTX and newest <= first * 10
     ptx = Arch(*divmod(first, 10)) if is_shared else None
     return Launch(words, _shared_path(units), len(units), first, last, line, _guard_of(source, units), ptx)
 
 
 def _shared_path(units: Sequence[str]) -> str:
     """Return what the paths of the units begin with, up to the end of a word."""
-    first, last = min(units), max(units)
-    end = next((at for at, letter in enumerate(first) if last[at : at + 1] != letter), len(first))
-    return first if first == last else first[: max(first.rfind(mark, 0, end) for mark in "_/") + 1]
+    shared = commonprefix(units)
+    return shared if len(units) == 1 else shared[: max(map(shared.rfind, "_/")) + 1]
 
 
 def thresholds_in(source: SourceTree) -> Mapping[str, SourceLine]:
     """Return the values that ``__CUDA_ARCH__`` is compared with, each with a line (``SourceRules``)."""
     found: dict[int, SourceLine] = {}
-    for path in sorted(source.texts, key=lambda path: (NEEDS_TURING in path, path)):
-        text = source.texts[path]
-        for match in _ARCH_TEST.finditer(text):
-            found.setdefault(int(match[1]), _line(path, text, match))
+    for path in sorted(source.texts, key=lambda path: NEEDS_TURING in path):
+        for match in _ARCH_TEST.finditer(source.texts[path]):
+            found.setdefault(int(match[1]), source.line(path, match))
     return {str(number): line for number, line in sorted(found.items())}
 
 
 def needs_cub_2(source: SourceTree) -> SourceLine | None:
     """Return the line that asks for what CUB has up to CUDA 12, in a file that asks for no version."""
-    for path, text in sorted(source.texts.items()):
+    for path, text in source.texts.items():
         asked = _UNTIL_CUB_2.search(text)
         if asked and not _ASKS_VERSION.search(text):
-            return _line(path, text, asked)
+            return source.line(path, asked)
     return None
 
 
 def without_device_code(source: SourceTree) -> list[str]:
     """Return the units without a kernel that include cuDNN's front end, a header of the host alone."""
-    units = (
-        path
-        for path, text in sorted(source.texts.items())
-        if path.endswith(".cu") and _FRONT_END.search(text)
-    )
-    return [unit for unit in units if not _KERNEL.search(source.texts[unit])]
+    return [
+        path for path, text in source.units.items() if _FRONT_END.search(text) and not _KERNEL.search(text)
+    ]
 
 
 def _units(source: SourceTree, folder: str) -> list[str]:
-    units = (path for path in sorted(source.texts) if dirname(path) == folder and path.endswith(".cu"))
-    return [unit for unit in units if not _FRONT_END.search(source.texts[unit])]
+    """Return the units of a folder, without those that include cuDNN's front end."""
+    return [
+        path for path, text in source.units.items() if dirname(path) == folder and not _FRONT_END.search(text)
+    ]
 
 
 def _guard_of(source: SourceTree, units: Sequence[str]) -> str:
@@ -263,7 +246,7 @@ def _guard_of(source: SourceTree, units: Sequence[str]) -> str:
     guards = {_guard(source.texts[unit]) for unit in units}
     if len(guards) != 1 or not (guard := guards.pop()):
         return ""
-    guarded = {path for path, text in source.texts.items() if path.endswith(".cu") and _guard(text) == guard}
+    guarded = {path for path, text in source.units.items() if _guard(text) == guard}
     return guard if guarded <= {*units} else ""
 
 
@@ -275,7 +258,3 @@ def _guard(text: str) -> str:
 
 def _words(name: str) -> str:
     return name.strip("_").replace("_", " ")
-
-
-def _line(path: str, text: str, match: re.Match[str]) -> SourceLine:
-    return SourceLine(f"{BELOW}{path}", text.count("\n", 0, match.start()) + 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from builder.facts.ort.configured import SourceLine
 from builder.facts.ort.source import VERSION_FILE
@@ -49,17 +49,14 @@ def plugin_in(texts: Mapping[str, str]) -> PluginSource | None:
 def _fact(texts: Mapping[str, str], path: str, pattern: re.Pattern[str]) -> Fact | None:
     text = texts.get(path, "")
     match = pattern.search(text)
-    return Fact(match[1], SourceLine(path, text.count("\n", 0, match.start(1)) + 1)) if match else None
+    return Fact(match[1], SourceLine.at(path, text, match.start(1))) if match else None
 
 
 def _schemas(texts: Mapping[str, str]) -> Fact | None:
     """Return the sha256 over the sources of the schemas, each with its path, at the first of them."""
     paths = sorted(filter(_SCHEMAS.fullmatch, texts))
-
-    def parts() -> Iterator[bytes]:
-        yield from (f"{path}\0{texts[path]}\0".encode() for path in paths)
-
-    return Fact(hashlib.sha256(b"".join(parts())).hexdigest(), SourceLine(paths[0], 1)) if paths else None
+    content = "".join(f"{path}\0{texts[path]}\0" for path in paths)
+    return Fact(hashlib.sha256(content.encode()).hexdigest(), SourceLine(paths[0], 1)) if paths else None
 
 
 def left_out(

@@ -195,42 +195,38 @@ class _Reader:
     def _compiled(self, numbers: Iterable[int], **more: str) -> tuple[Compiled, str]:
         """Return the targets of all CUDA units for a set, and what CMake made of the set."""
         made = self._made(";".join(f"{number}-real" for number in numbers), Trace.NOTHING, **more)
-        listed = made.values[LIST]
         compiled = {
-            source.removeprefix(BELOW): (name, "" if target.architectures == listed else target.architectures)
+            source.removeprefix(BELOW): (name, target.architectures)
             for name, target in made.targets.items()
             for source in target.sources
             if source.endswith(".cu") and source.startswith(BELOW)
         }
-        return compiled, listed
+        return compiled, made.values[LIST]
 
     def _groups(self) -> tuple[tuple[UnitGroup, ...], Sequence[str]]:
         """Return the groups, and the paths of all units.
 
-        A group that does not explain every set is none: its units count as compiled for the whole list.
+        Of a group's ranges the newest wins. A group that does not explain every set is none: its units count
+        as compiled for the whole list.
         """
-        singles = [self._compiled([number]) for number in self._numbers]
-        made = {unit for compiled, _ in singles for unit in compiled}
+        singles = {number: self._compiled([number]) for number in self._numbers}
+        made = {unit for compiled, _ in singles.values() for unit in compiled}
         units = sorted(made, key=lambda unit: (dirname(unit), unit))
-        listed = [becomes for _, becomes in singles]
-        columns = {
-            unit: _settled([compiled.get(unit, _NOWHERE) for compiled, _ in singles], listed)
-            for unit in units
-        }
-        ways = [tuple(column[place] for column in columns.values()) for place in range(len(listed))]
+        columns = {unit: _column(unit, singles.values()) for unit in units}
+        ways = [*zip(*columns.values(), strict=True)]
         near = tuple(self._numbers[ways.index(way)] for way in dict.fromkeys(ways))
         for number in near:
-            undecided = self._undecided(number, singles[self._numbers.index(number)][0])
-            columns |= dict.fromkeys(undecided, (_NOWHERE,) * len(listed))
+            undecided = self._undecided(number, singles[number][0])
+            columns |= dict.fromkeys(undecided, (_NOWHERE,) * len(singles))
         sets = (*combinations(near, 2), near) if len(near) > 1 else ()
-        pairs = {numbers: self._compiled(numbers)[0] for numbers in sets}
+        several = {numbers: self._compiled(numbers)[0] for numbers in sets}
         groups: list[UnitGroup] = []
         for column in dict.fromkeys(columns.values()):
             if len(set(column)) == 1 and not column[0][1]:
                 continue
             members = [unit for unit in units if columns[unit] == column]
-            won = {numbers: compiled.get(members[0], _NOWHERE) for numbers, compiled in pairs.items()}
-            ranges = _by_rank(_ranges(self._numbers, column), won)
+            won = {numbers: compiled.get(members[0], _NOWHERE)[0] for numbers, compiled in several.items()}
+            ranges = _ranges(self._numbers, column)
             paths = tuple(_prefixes(members, [unit for unit in units if columns[unit] != column]))
             target = ranges[0].target
             line = self._made(f"{ranges[0].first}-real").made_at(target)
@@ -278,39 +274,20 @@ def _by_folder(units: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
     return {folder: tuple(basename(unit).removesuffix(".cu") for unit in held) for folder, held in named}
 
 
-def _settled(column: Sequence[tuple[str, str]], listed: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Return a unit's targets with the one entry that a target is compiled for, where it is the set's too."""
-    alone = {target: own for target, own in column if own}
-    return tuple(
-        (target, alone[target]) if alone.get(target) == text else (target, own)
-        for (target, own), text in zip(column, listed, strict=True)
-    )
+def _column(unit: str, singles: Iterable[tuple[Compiled, str]]) -> tuple[tuple[str, str], ...]:
+    """Return a unit's target for each architecture, and the entry that it is compiled for in its place.
+
+    ``singles`` have the targets for one architecture each, and what CMake made of it. The entry is empty
+    where it is the architecture's own.
+    """
+    made = [(compiled.get(unit, _NOWHERE), listed) for compiled, listed in singles]
+    alone = {target for target, listed in made if target[1] != listed}
+    return tuple(target if target in alone else (target[0], "") for target, _ in made)
 
 
-def _by_rank(ranges: Sequence[Range], won: Mapping[tuple[int, ...], tuple[str, str]]) -> tuple[Range, ...]:
-    """Return ranges so that each comes before those over which it wins: ``won`` has the target by set."""
-
-    def losses(mine: Range) -> int:
-        rivals = [other for other in ranges if other.target != mine.target]
-        return sum(
-            target == other.target
-            for other in rivals
-            for numbers, (target, _) in won.items()
-            if len(numbers) == 2 and _is_between(numbers, mine, other)  # noqa: PLR2004
-        )
-
-    return tuple(sorted(ranges, key=losses))
-
-
-def _is_between(numbers: Sequence[int], one: Range, other: Range) -> bool:
-    """Return whether of two numbers one is in a range and the other in another one."""
-    first, second = numbers
-    return (first in one and second in other) or (second in one and first in other)
-
-
-def _disagreements(group: UnitGroup, sets: Mapping[tuple[int, ...], tuple[str, str]]) -> Iterator[str]:
+def _disagreements(group: UnitGroup, won: Mapping[tuple[int, ...], str]) -> Iterator[str]:
     """Yield a note for each set of architectures for which CMake does something else than the group says."""
-    for numbers, (target, _) in sets.items():
+    for numbers, target in won.items():
         decides = group.range_of(numbers)
         if target != (decides.target if decides else ""):
             found = f"for {' '.join(map(str, numbers))}, CMake compiles it in {target or 'no target'}"

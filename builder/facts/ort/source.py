@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from builder.errors import ParseError
 from builder.facts.ort.configured import FOLDER, Call
@@ -106,23 +106,21 @@ def is_read(path: str) -> bool:
     return is_cmake or path in {VERSION_FILE, LIST}
 
 
-def _dependencies(
-    listed: Mapping[str, tuple[str, str, int]], calls: Iterable[Call]
-) -> tuple[Dependency, ...]:
+def _dependencies(listed: Mapping[str, Dependency], calls: Iterable[Call]) -> tuple[Dependency, ...]:
     """Return the archives that the commands use, sorted by name. A use without a line in the list raises."""
     used: dict[str, Dependency] = {}
     for call in calls:
         for name in (name for word in call.words for name in _USE.findall(word)):
             if name not in listed:
                 raise not_understood(f"{call.line}", f"deps.txt has no line for {name}")
-            used.setdefault(name, _dependency(name, call.words[0], *listed[name]))
+            used.setdefault(name, _used(listed[name], call.words[0]))
     if not used:
         raise not_understood(f"{FOLDER}/CMakeLists.txt", "nothing of deps.txt is downloaded by it")
     return tuple(used[name] for name in sorted(used))
 
 
-def _listed(text: str) -> dict[str, tuple[str, str, int]]:
-    """Return URL, SHA-1 and number of the list's lines, by name."""
+def _listed(text: str) -> dict[str, Dependency]:
+    """Return the archives of the list by name, each known to ``FetchContent`` by this name."""
     by_name = {}
     for number, line in enumerate(map(str.strip, text.splitlines()), start=1):
         if not line or line.startswith("#"):
@@ -130,15 +128,15 @@ def _listed(text: str) -> dict[str, tuple[str, str, int]]:
         name, *rest = map(str.strip, line.split(";"))
         if len(rest) != 2 or not _SHA1.fullmatch(rest[1]):  # noqa: PLR2004
             raise not_understood(f"{LIST}:{number}", f"{line!r} is not name;URL;SHA-1")
-        by_name[name] = (rest[0], rest[1].lower(), number)
+        by_name[name] = Dependency(name, name, rest[0], rest[1].lower(), number)
     return by_name
 
 
-def _dependency(name: str, content: str, url: str, sha1: str, line: int) -> Dependency:
-    if not _URL.fullmatch(url):
-        raise not_understood(f"{LIST}:{line}", f"the address of {name} is no plain https URL")
-    known_as = content.lower() if _NAME.fullmatch(content) else name
-    return Dependency(name, known_as, url, sha1, line)
+def _used(listed: Dependency, content: str) -> Dependency:
+    """Return the archive that a command uses, whose first word is ``content``."""
+    if not _URL.fullmatch(listed.url):
+        raise not_understood(f"{LIST}:{listed.line}", f"the address of {listed.name} is no plain https URL")
+    return replace(listed, content=content.lower()) if _NAME.fullmatch(content) else listed
 
 
 def not_understood(place: str, cause: str) -> ParseError:

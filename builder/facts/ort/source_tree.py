@@ -6,15 +6,14 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from builder.facts.ort.configured import FOLDER
+from builder.facts.ort.configured import FOLDER, SourceLine
+from builder.facts.ort.source import VERSION_FILE
 
 BELOW = "onnxruntime/"
 """The folder of a source with the C++ and CUDA sources."""
 
-_VERSION = "VERSION_NUMBER"
-
 _WANTED = re.compile(
-    rf"{_VERSION}|{FOLDER}/(?:.*/)?(?:CMakeLists\.txt|[^/]*\.cmake)"
+    rf"{VERSION_FILE}|{FOLDER}/(?:.*/)?(?:CMakeLists\.txt|[^/]*\.cmake)"
     rf"|{BELOW}(?:contrib_ops|core/providers)/cuda/(?!.*sm\d+(?:\.cubin)?\.cc$).*\.(?:cc|cu|cuh|h)"
 )
 """The files that are read; not sources that hold compiled code as numbers (``_sm75.cubin.cc``)."""
@@ -37,7 +36,8 @@ class SourceTree:
     versions: Collection[str]
     """What may be a version in its CMake files."""
     texts: Mapping[str, str]
-    """C++ and CUDA sources without their comments, by path below ``BELOW``; lines are as in the file."""
+    """C++ and CUDA sources without their comments, by path below ``BELOW``, sorted; lines are as in the
+    file."""
 
     @classmethod
     def read(cls, files: Mapping[str, str]) -> SourceTree:
@@ -45,10 +45,19 @@ class SourceTree:
         scripts = "\n".join(text for path, text in files.items() if path.startswith(f"{FOLDER}/"))
         texts = {
             path.removeprefix(BELOW): _COMMENT.sub(_blank, text)
-            for path, text in files.items()
+            for path, text in sorted(files.items())
             if path.startswith(BELOW)
         }
-        return cls(files[_VERSION].strip(), frozenset(_NUMBERS.findall(scripts)), texts)
+        return cls(files[VERSION_FILE].strip(), frozenset(_NUMBERS.findall(scripts)), texts)
+
+    @property
+    def units(self) -> Mapping[str, str]:
+        """The texts of the CUDA units among them."""
+        return {path: text for path, text in self.texts.items() if path.endswith(".cu")}
+
+    def line(self, path: str, match: re.Match[str]) -> SourceLine:
+        """Return the line in which the match of a pattern in a text begins."""
+        return SourceLine.at(f"{BELOW}{path}", self.texts[path], match.start())
 
 
 def _blank(match: re.Match[str]) -> str:

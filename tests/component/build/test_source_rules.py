@@ -10,9 +10,9 @@ import pytest
 from builder.errors import ParseError
 from builder.facts.gpu.architectures import Arch, architectures
 from builder.facts.ort.configured import SourceLine
-from builder.facts.ort.known_rules import ReadSource, dumps, loads, text_of
+from builder.facts.ort.known_rules import DATA, ReadSource, dumps, loads, read_sources, text_of
 from builder.facts.ort.source_rules import Compiled, Fact, Range, SourceRules, UnitGroup
-from tests.support import ort_source
+from tests.support import ROOT, ort_source
 from tests.support.tables import table
 
 
@@ -93,6 +93,16 @@ def test_units_are_in_groups_by_what_cmake_compiles_them_for(made_up: SourceRule
     assert "contrib_ops/cuda/steps/steps_sm60.cu" in made_up.paths
 
 
+def test_units_that_are_compiled_for_one_entry_in_place_of_the_set_are_told() -> None:
+    file = "cmake/cuda_provider.cmake"
+    text = (
+        ort_source.FILES[file].replace("from(130 newest)", "from(90 newest)").replace("130a-real", "90a-real")
+    )
+    hopper = groups(ort_source.rules({file: text}))["contrib_ops/cuda/wgmma/"]
+    assert hopper.ranges[0] == Range(90, 999, "onnxruntime_providers_cuda_wgmma", "90a-real")
+    assert [compiled(hopper, text) for text in ("75", "90a", "130a")] == ["75", "90a", "90a"]
+
+
 def test_launches_are_read_with_their_units_and_lines(made_up: SourceRules) -> None:
     found = [
         [launch.name, launch.path, str(launch.first), str(launch.last), launch.option, str(launch.line)]
@@ -148,6 +158,7 @@ def test_a_source_that_cannot_be_read_is_refused_with_its_line(
 def test_rules_that_are_stored_are_the_same(made_up: SourceRules) -> None:
     read = ReadSource("v1.40.0", "1.40.0", made_up)
     assert loads(ReadSource, dumps(read)) == read
+    assert dumps(read_sources()) == (ROOT / DATA).read_text(encoding="utf-8")
     older = replace(read, first="1.9.0")
     one, other = loads(tuple[ReadSource, ...], text_of([read, older], ["onnxruntime_USE_CUDA"]))
     assert (one.first, other.first) == ("1.9.0", "1.40.0")

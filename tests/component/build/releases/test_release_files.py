@@ -21,6 +21,8 @@ def test_the_programs_are_made_and_listed_and_those_of_other_versions_go(program
     assert read_checksums(programs) == files
     assert "builder/inspect/__main__.py" in ZipFile(programs / "ortpacks-inspect.pyz").namelist()
     assert client in (programs / "install.sh").read_text()
+    gzip_without_time = b"\x1f\x8b\x08\x00" + bytes(4)
+    assert (programs / "ortpacks-1.0.0.tgz").read_bytes().startswith(gzip_without_time)
 
 
 def test_a_mirrors_client_gets_no_place_that_is_no_repository(place: Place, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -22,7 +23,7 @@ from builder.client.doctor.observations import Distribution, Kernel, PciCard, Sh
 from builder.client.install.current import folder_in_use
 from builder.client.install.prefix import Prefix
 from builder.client.probe.loaded import mapped_files
-from builder.client.probe.processes import ProcessAnswer
+from builder.client.probe.processes import ProcessAnswer, asker
 from builder.client.probe.system import driver_on_disk, read_kernel
 from builder.client.trials import ort_calls
 from builder.client.trials.try_out import OrtTrials
@@ -567,6 +568,13 @@ def test_the_cpu_is_tried_next(
     tried = OrtTrials(ask, "python3").compute(tmp_path, provider)
     assert (tried.on_cpu, providers) == (on_cpu, asked)
     assert tried.failure == (None if "version" in answer else "libcufft.so.11: cannot open")
+
+
+def test_no_node_may_run_on_the_cpu_in_place_of_the_gpu(tmp_path: Path) -> None:
+    """130 is AddSessionConfigEntry in onnxruntime_c_api.h. This library makes no session in any case."""
+    host = put(tmp_path / "libonnxruntime.so.1", library("1.23.2", refuses=[130], why="asked"))
+    failures = [OrtTrials(asker({}), sys.executable).compute(host, name).failure for name in ("cuda", "cpu")]
+    assert [failure == "asked" for failure in failures] == [True, False]
 
 
 def test_a_session_with_a_wrong_sum_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:

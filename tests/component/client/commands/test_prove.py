@@ -1,17 +1,19 @@
 """Tests of prove: what it refuses, what it writes of failures, and the numbers of a real host library."""
 
 import json
+import sys
 from pathlib import Path
 
 import onnxruntime
 import pytest
 
+from builder.client.probe.processes import asker
 from builder.client.trials import ort_calls
 from builder.client.trials.try_out import OrtTrials, TryOut
 from builder.formats.json_values import json_text
 from builder.formats.ort_api import OrtApi
-from builder.formats.proof import SampleModel, SampleSet
-from builder.formats.session_log import CUDA_PROVIDER, Placement
+from builder.formats.proof import SampleModel, SampleSet, largest_difference
+from builder.formats.session_log import CPU_PROVIDER, CUDA_PROVIDER, Placement
 from tests.doubles.library import APPEND_CUDA, CREATE_SESSION, library
 from tests.doubles.machine import Machine
 from tests.doubles.release import name_of, replace_host
@@ -119,6 +121,9 @@ def test_numbers_and_times_of_a_real_host_library(samples: Path) -> None:
     numbers, milliseconds = ort_calls.timed(OrtApi(str(host)), "cpu", ADD, samples / "add.onnx")
     assert numbers == [[3.75]]
     assert milliseconds > 0
+    tried = OrtTrials(asker({}), sys.executable).open(host, "cpu", samples / "add.onnx")
+    assert tried.placement
+    assert tried.placement.counts == {CPU_PROVIDER: 1}
 
 
 @pytest.mark.parametrize(
@@ -134,4 +139,4 @@ def test_numbers_and_times_of_a_real_host_library(samples: Path) -> None:
 def test_the_largest_difference(
     ours: list[list[float]], theirs: list[list[float]], apart: float | None
 ) -> None:
-    assert ort_calls.largest_difference(ours, theirs) == apart
+    assert largest_difference(ours, theirs) == apart

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from builder.facts.gpu.architectures import Arch
 from builder.facts.ort.known_rules import rules_for
 from builder.facts.ort.launch_patterns import launches_in, needs_cub_2, thresholds_in
 from builder.facts.ort.source_rules import SourceRules
@@ -21,6 +22,38 @@ def test_a_condition_of_another_form_leaves_nothing_out(file: str, old: str, new
     assert old in text
     source = SourceTree.read({**ort_source.FILES, f"{CONTRIB}/{file}": text.replace(old, new)})
     assert gone not in {launch.name for launch in launches_in(source, lambda name: name)}
+
+
+@pytest.mark.parametrize(
+    ("test", "devices"), [("> 8", (90, 999)), (">= 8", (80, 999)), ("<= 8", (50, 90)), ("< 8", None)]
+)
+def test_devices_between_the_first_and_the_last_are_launched_on(
+    test: str, devices: tuple[int, int] | None
+) -> None:
+    """Of less than 8 or 9.0, 8.x is between and is not launched on."""
+    file = f"{CONTRIB}/fast_attention/api.cc"
+    text = ort_source.FILES[file].replace("card.major == 8;", f"card.major {test};")
+    source = SourceTree.read({**ort_source.FILES, file: text})
+    found = {launch.name: (launch.first, launch.last) for launch in launches_in(source, lambda name: name)}
+    assert found.get("fast attention") == devices
+
+
+def test_units_of_cudnn_s_front_end_are_none_that_a_condition_decides_on() -> None:
+    asks = {f"{CONTRIB}/api.cc": ort_source.FILES[f"{CONTRIB}/fast_attention/api.cc"]}
+    source = SourceTree.read({**ort_source.FILES, **asks})
+    assert "cuda" not in {launch.name for launch in launches_in(source, lambda name: name)}
+
+
+@pytest.mark.parametrize(
+    ("asks", "ptx"), [("", Arch(8, 0)), ("__CUDA_ARCH__ >= 800", Arch(8, 0)), ("__CUDA_ARCH__ >= 890", None)]
+)
+def test_one_ptx_serves_flash_attention_unless_its_folder_asks_for_a_newer_architecture(
+    asks: str, ptx: Arch | None
+) -> None:
+    files = {path.replace("/fast_", "/flash_"): text for path, text in ort_source.FILES.items()}
+    source = SourceTree.read({**files, f"{CONTRIB}/flash_attention/kernel.h": f"#if {asks}\n#endif\n"})
+    found = {launch.name: launch.ptx for launch in launches_in(source, lambda name: name)}
+    assert found["flash attention"] == ptx
 
 
 def compared(more: Mapping[str, str]) -> SourceRules:

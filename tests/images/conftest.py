@@ -11,7 +11,7 @@ from builder.io.archive.unpacking import manifest_of
 from builder.io.wiring import Wiring
 from builder.publish.image import local_tags
 from tests.support import ROOT
-from tests.support.containers import image_made_here
+from tests.support.containers import drop_copies, image_made_here
 from tests.support.fakes.verbs import invoke
 from tests.support.real_packages import full_package
 
@@ -27,6 +27,12 @@ IMAGES = {
 
 FULL = ("legacy full", "latest full")
 """Images of packages in ``dist/`` that took hours to compile; without such a package they are not made."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_copies_are_left() -> Iterator[None]:
+    yield
+    drop_copies()
 
 
 @pytest.hookimpl(tryfirst=True)  # runs before that of tests/conftest.py

@@ -3,16 +3,11 @@ from pathlib import Path
 
 import pytest
 
-from builder.errors import BuilderError
-from builder.io.wiring import Wiring
 from tests.integration.faults_run import Run
 from tests.integration.machines import Machine
 from tests.integration.toolchain import SOURCE, Toolchain, running
-from tests.support import ROOT
 from tests.support.browser import Browser
-
-MOST_COPIES = 2_000_000_000
-"""Bytes of BuildKit's copies of libraries above which they are dropped: up to 2.4 GB a folder."""
+from tests.support.containers import drop_copies
 
 
 @pytest.hookimpl(tryfirst=True)  # runs before that of tests/conftest.py
@@ -24,21 +19,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _few_copies() -> Iterator[None]:
+def _no_copies_are_left() -> Iterator[None]:
     yield
-    engine = Wiring(ROOT).engine
-    try:
-        copies = [held for held in engine.resources() if held.kind == "copy"]
-        for held in copies if sum(copy.size for copy in copies) > MOST_COPIES else ():
-            engine.remove(held)
-    except BuilderError:  # the engine does not answer: the module's own tests say so
-        return
+    drop_copies()
 
 
 @pytest.fixture(autouse=True)
 def _no_build_is_left() -> Iterator[None]:
     yield
-    Run.end_all()
+    if Run.end_all():
+        drop_copies()
 
 
 @pytest.fixture

@@ -56,12 +56,14 @@ class Run:
         self._started.append(self)
 
     @classmethod
-    def end_all(cls) -> None:
-        """End all processes of all runs, whatever their state."""
+    def end_all(cls) -> int:
+        """End all processes of all runs, whatever their state, and return the number of runs."""
+        count = len(cls._started)
         while cls._started:
             run = cls._started.pop()
             end_session(run._process.pid)
             run.wait()
+        return count
 
     @property
     def process(self) -> int:

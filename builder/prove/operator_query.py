@@ -13,6 +13,7 @@ refuses the definitions that it does not know.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import tempfile
@@ -420,6 +421,9 @@ _UNKNOWN = re.compile(r"is not a registered function/op|No Op registered for|off
 
 _FORMAT = 1
 
+_CONTROL = "Relu"
+"""An operator that every ONNX Runtime answers for: without an answer for it the log is not understood."""
+
 Opener = Callable[[Sequence[ModelToOpen]], Iterable[CardSession]]
 """Opens models one after another."""
 
@@ -450,30 +454,27 @@ def operator_table(
     """
     digests = [file_digest(libraries / name).sha256 for name in (PROVIDER, HOST)]
     asking = f"operators-{_FORMAT}-{onnxruntime.__version__}"
-    file = wiring.cache / asking / digests[0] / f"{digests[1]}.json"
-    kept = _load(file)
-    if kept is not None:
-        return kept
-    wanted = [item for item in definitions() if not operators or item.operator in operators]
+    kept = wiring.cache / asking / digests[0]
+    few = hashlib.sha256(" ".join(sorted(operators)).encode()).hexdigest()[:16] if operators else ""
+    files = [kept / f"{digests[1]}.json", *([kept / f"{digests[1]}-{few}.json"] if few else [])]
+    if table := next(filter(None, map(_load, files)), None):
+        return table
+    asked = {*operators, _CONTROL}
+    wanted = [item for item in definitions() if not operators or item.operator in asked]
     what = "the operators without a kernel" if operators else "every operator"
     with reporter.step(f"ask the CUDA provider for {what}"):
         table = ask(
             wanted, lambda models: open_models(libraries, models, _CARD, runtime=runtime), ort_version
         )
-    if not operators:
-        if not table.asked:
-            raise CheckFailedError(
-                "The CUDA provider answered for no operator at all: ONNX Runtime's log is not what it was. "
-                "Report this with the version of ONNX Runtime."
-            )
-        write_file(file, json.dumps(to_json(table), indent=1).encode())
+    write_file(files[-1], json.dumps(to_json(table), indent=1).encode())
     return table
 
 
 def ask(known: Sequence[Definition], opener: Opener, ort_version: str) -> OperatorTable:
     """Query each definition and return the table.
 
-    A model that is refused as a whole is split into its nodes, and then tried in other forms.
+    A model that is refused as a whole is split into its nodes, and then tried in other forms. Raises
+    ``CheckFailedError`` if there is no answer at all.
     """
     answers = {definition: _Answers() for definition in known}
     questions = [Question(definition, definition.bindings()) for definition in known]
@@ -484,6 +485,11 @@ def ask(known: Sequence[Definition], opener: Opener, ort_version: str) -> Operat
             for question, opening in zip(questions, openings, strict=True)
             for again in _note_answers(question, opening, answers[question.definition])
         ]
+    if not any(answer.answered for answer in answers.values()):
+        raise CheckFailedError(
+            "The CUDA provider answered for no operator at all: ONNX Runtime's log is not what it was. "
+            "Report this with the version of ONNX Runtime."
+        )
     return _table(answers, _opsets(opener, {definition.domain for definition in known}), ort_version)
 
 

@@ -10,7 +10,7 @@ import os
 import re
 import stat
 import tarfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,11 +66,16 @@ def is_version(name: str, head: bytes) -> bool:
     return name.rpartition("/")[2] == VERSION and _VERSION.match(head) is not None
 
 
+Wanted = Callable[[str], bool]
+"""Tells by its path in an archive whether a library or manifest is wanted."""
+
+
 class Scratch:
     """A folder that keeps files from archives, with numbers as names."""
 
-    def __init__(self, folder: Path) -> None:
-        """Make ``folder``, which the caller removes."""
+    def __init__(self, folder: Path, wants: Wanted | None = None) -> None:
+        """Make ``folder``, which the caller removes, for the files that ``wants`` takes (default: all)."""
+        self.wants = wants or (lambda _: True)
         self._folder = folder
         self._count = 0
         with disk_errors(folder):
@@ -137,7 +142,7 @@ def members_of(
         wanted: dict[str, bool] = {}
         for name, info in files.items():
             head = _head(archive, name, info, what)
-            if is_library(name, head) or is_zip(head) or is_version(name, head):
+            if is_zip(head) or ((is_library(name, head) or is_version(name, head)) and scratch.wants(name)):
                 wanted[name] = is_zip(head)
         unpacked = sum(files[name].file_size for name in wanted)
         limits.take_libraries(len(wanted))
@@ -231,8 +236,8 @@ class _TarLibraries:
     limits: UnpackLimits
     files: dict[str, Path | None] = field(default_factory=dict)
     """By path: the file with the bytes of a library, ``None`` for any other member that is no folder."""
-    symlinks: set[str] = field(default_factory=set)
-    """The names of symbolic links, and of hard links to them."""
+    without: set[str] = field(default_factory=set)
+    """The names of symbolic links, of libraries that are not wanted, and of hard links to them."""
 
     @property
     def libraries(self) -> dict[str, Path]:
@@ -248,7 +253,7 @@ class _TarLibraries:
             self._take_link(name, plain(info.linkname))
         else:
             if info.issym():
-                self.symlinks.add(name)
+                self.without.add(name)
             self.files[name] = self._library(name, content, info) if content is not None else None
 
     def _library(self, name: str, content: CheckedStream, info: tarfile.TarInfo) -> Path | None:
@@ -259,6 +264,9 @@ class _TarLibraries:
         head, whole = content.peek(max(HEAD, MANIFEST_HEAD)), f"{self.what}: {printable(name)}"
         is_nested = is_zip(head)
         kept = is_library(name, head) or is_manifest(name, head) or is_version(name, head)
+        if kept and not self.scratch.wants(name):
+            self.without.add(name)
+            return None
         if not (is_nested or kept):
             return None
         self.limits.take_libraries(1)
@@ -276,8 +284,8 @@ class _TarLibraries:
         Raises ``IntegrityError`` for a library's name whose target is no library and no symbolic link.
         """
         library = self.files.get(target)
-        if library is None and target in self.symlinks:
-            self.symlinks.add(name)
+        if library is None and target in self.without:
+            self.without.add(name)
         elif library is None and is_named_like_a_library(name):
             raise IntegrityError(
                 f"{self.what}: {printable(name)} is a hard link to {printable(target)}, which is no library "

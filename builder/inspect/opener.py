@@ -24,6 +24,7 @@ from builder.inspect.archives import (
     VERSION,
     VERSION_LIMIT,
     Scratch,
+    Wanted,
     disk_faults,
     is_version,
     is_zip,
@@ -63,19 +64,21 @@ class Opener:
     """A path next to which scratch folders are made."""
 
     @contextmanager
-    def files(self, source: str) -> Iterator[SourceFiles]:
+    def files(self, source: str, wants: Wanted | None = None) -> Iterator[SourceFiles]:
         """Yield the libraries and manifests of ``source``, which can be read inside the block.
+
+        With ``wants``, an archive's other files are not unpacked, and there may be none.
 
         Raises ``NothingToDoError`` (no library), ``ValidationError`` (no such source, or one that cannot be
         opened), ``IntegrityError`` (damaged), ``TransferError``, ``DiskError``.
         """
-        with self._libraries_of(source) as by_name:
+        with self._libraries_of(source, wants) as by_name:
             named = [(printable(name), path) for name, path in sorted(by_name.items())]
             manifests = [pair for pair in named if _is_manifest(*pair)]
             texts = [pair for pair in named if pair[0].rpartition("/")[2] == VERSION]
             versions = {name.removesuffix(VERSION): _version_in(path) for name, path in texts}
             libraries = [pair for pair in named if pair not in (*manifests, *texts)]
-            if not libraries:
+            if not libraries and wants is None:
                 raise NothingToDoError(
                     f"No library for Linux or Windows in {shown(source)}",
                     advice=f"Name {_TAKEN}. {_NOT_OPENED}",
@@ -83,13 +86,13 @@ class Opener:
             yield SourceFiles(libraries, manifests, versions)
 
     @contextmanager
-    def _libraries_of(self, source: str) -> Iterator[dict[str, Path]]:
+    def _libraries_of(self, source: str, wants: Wanted | None) -> Iterator[dict[str, Path]]:
         path, what = None if is_url(source) else require_path(source), shown(source)
         if path and path.is_file() and is_library(path.name, _head(path, what)):
             yield {path.name: path}
             return
         with scratch_folder(self.scratch, needed=0) as folder:
-            scratch, reporter = Scratch(folder), self.transfer.reporter
+            scratch, reporter = Scratch(folder, wants), self.transfer.reporter
             name = path.name if path else _name_in(source)
             if path is None:
                 path = scratch.place()

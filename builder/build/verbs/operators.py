@@ -51,6 +51,8 @@ _LONGEST = 500
 _LOCALE = re.compile(r"Failed to construct locale with name:\s*([\w.@-]+?):?(?:\s|locale::|$)")
 """StringNormalizer's message (``onnxruntime/core/providers/cpu/nn/string_normalizer.cc``)."""
 
+_LIBRARIES = (HOST, PROVIDER, BRIDGE)
+
 _HOST = re.compile(r"libonnxruntime\.so(?:\.[\d.]+)?\Z")
 
 
@@ -126,16 +128,15 @@ def _provider(
     """
     label = shown(source)
     with (
-        opener(wiring, wiring.reporter).files(source) as source_files,
+        opener(wiring, wiring.reporter).files(source, _is_wanted) as source_files,
         tempfile.TemporaryDirectory() as scratch,
     ):
         folder = Path(scratch)
         for name, path in source_files.libraries:
-            file = name.rpartition("/")[2]
-            wanted = HOST if _HOST.match(file) else file
-            if wanted in {HOST, PROVIDER, BRIDGE} and not (folder / wanted).exists():
+            wanted = _own_name(name)
+            if wanted in _LIBRARIES and not (folder / wanted).exists():
                 (folder / wanted).symlink_to(path.resolve())
-        missing = [wanted for wanted in (HOST, PROVIDER, BRIDGE) if not (folder / wanted).exists()]
+        missing = [wanted for wanted in _LIBRARIES if not (folder / wanted).exists()]
         manifests = (promise_of(manifest_bytes(path), "", ()).manifest for _, path in source_files.manifests)
         manifest = next((manifest for manifest in manifests if manifest is not None), None)
         if missing and manifest and manifest.plugin:
@@ -152,6 +153,15 @@ def _provider(
             ort_version=_version(folder / HOST, label),
             manifest=manifest,
         )
+
+
+def _own_name(path: str) -> str:
+    file = path.rpartition("/")[2]
+    return HOST if _HOST.match(file) else file
+
+
+def _is_wanted(path: str) -> bool:
+    return _own_name(path) in _LIBRARIES or path.endswith(".json")
 
 
 def _no_host(label: str, manifest: Manifest, needs: Mapping[str, Sequence[str]] | None) -> ValidationError:

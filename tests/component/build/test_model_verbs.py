@@ -17,7 +17,7 @@ from onnx import TensorProto, helper
 
 from builder.build.verbs.operators import model_report, operators_report
 from builder.compile.plan import PlanOptions
-from builder.errors import BuilderError, CheckFailedError, NothingToDoError, ToolMissingError, ValidationError
+from builder.errors import BuilderError, CheckFailedError, ToolMissingError, ValidationError
 from builder.formats.json_values import json_text
 from builder.formats.manifest import PluginEntry
 from builder.formats.missing_kernels import MissingKernels
@@ -301,7 +301,7 @@ def test_a_locale_that_this_machine_lacks_is_no_fault_of_the_model(
     [
         ({"lib/libonnxruntime.so.1": HOST}, ValidationError),
         ({**OWN, "lib/libonnxruntime.so.1": elf({".text": b"some other"})}, ValidationError),
-        ({"README": b"text"}, NothingToDoError),
+        ({"README": b"text"}, ValidationError),
     ],
     ids=["host", "other", "readme"],
 )

@@ -131,6 +131,25 @@ def test_only_libraries_are_written(opener: Opener, work: Path, tmp_path: Path) 
         assert [path for _, path in held.libraries] == written
 
 
+@pytest.mark.parametrize("pack", [files, zipped])
+def test_libraries_that_are_not_wanted_are_not_written(
+    opener: Opener, work: Path, tmp_path: Path, pack: Callable[[Mapping[str, bytes]], bytes]
+) -> None:
+    (work / "x").write_bytes(pack({"lib/a.so": LIBRARY, "lib/b.so": OTHER}))
+    with opener.files(str(work / "x"), lambda path: path == "lib/a.so") as held:
+        written = [path for path in (tmp_path / "dist").rglob("*") if path.is_file()]
+        assert [*held.libraries] == [("lib/a.so", *written)]
+    with opener.files(str(work / "x"), lambda _: False) as held:
+        assert held.libraries == []
+
+
+def test_a_link_to_a_library_that_is_not_wanted_is_no_fault(opener: Opener, work: Path) -> None:
+    members = [member("b.so", LIBRARY), member("c.so", type=tarfile.LNKTYPE, linkname="b.so")]
+    (work / "x.tar").write_bytes(tar(*members))
+    with opener.files(str(work / "x.tar"), lambda _: False) as held:
+        assert held.libraries == []
+
+
 def test_a_top_folder_named_like_the_archive_is_left_out(opener: Opener, work: Path) -> None:
     data = files({"app-1.0/lib/a.so": LIBRARY, "app-1.0/README": b""})
     (work / "app-1.0.tar.gz").write_bytes(gzip.compress(data))

@@ -120,18 +120,28 @@ _DEEPEST = 3
 """The deepest nesting of archives that is read."""
 
 
-def read_zip(path: Path, scratch: Scratch, what: str) -> dict[str, Path]:
+def read_zip(path: Path, scratch: Scratch, what: str, reporter: TransferReporter) -> dict[str, Path]:
     """Return an archive's libraries by path.
 
     Raises ``IntegrityError``, ``ValidationError`` or ``DiskError``.
     """
-    return dict(members_of(path, scratch, what, UnpackLimits.of(what, path.stat().st_size)))
+    size = path.stat().st_size
+    with reporter.progress(what.rpartition("/")[2], size) as advance:
+        return dict(members_of(path, scratch, what, UnpackLimits.of(what, size), advance=advance))
 
 
 def members_of(
-    path: Path, scratch: Scratch, what: str, limits: UnpackLimits, depth: int = 1
+    path: Path,
+    scratch: Scratch,
+    what: str,
+    limits: UnpackLimits,
+    depth: int = 1,
+    advance: Callable[[int], object] = lambda _: None,
 ) -> Iterator[tuple[str, Path]]:
-    """Yield path and file of each library in a zip and in zips in it. Raises what ``read_zip`` raises."""
+    """Yield path and file of each library in a zip and in zips in it. Raises what ``read_zip`` raises.
+
+    ``advance`` is told the packed bytes of each member.
+    """
     if depth > _DEEPEST:
         raise ValidationError(
             f"{what} lies in {_DEEPEST} archives, one in the other",
@@ -152,6 +162,7 @@ def members_of(
             info, whole = files[name], f"{what}: {printable(name)}"
             with zip_member(archive, info, whole) as content:
                 file = scratch.keep(content, info.file_size, whole)
+            advance(info.compress_size)
             if is_nested:
                 for inner, library in members_of(file, scratch, whole, limits, depth + 1):
                     yield f"{name}/{inner}", library

@@ -164,7 +164,7 @@ def _in_file(
         return {name: path}
     _require_opened(name, head, what)
     if is_zip(head):
-        return _without_top(read_zip(path, scratch, what), name)
+        return _without_top(read_zip(path, scratch, what, reporter), name)
     packing = packing_of(head)
     if packing or is_tar(head):
         return _without_top(read_tar(path, packing, what, scratch, reporter), name)

@@ -86,7 +86,7 @@ def _archive(data: bytes) -> object:
     file, unpacked = _folder() / "file", _folder() / "unpacked"
     file.write_bytes(data)
     readers: tuple[Callable[[], object], ...] = (
-        lambda: read_zip(file, Scratch(unpacked), "it"),
+        lambda: read_zip(file, Scratch(unpacked), "it", FakeReporter()),
         lambda: read_tar(file, packing_of(data[:8]), "it", Scratch(unpacked), FakeReporter()),
     )
     for read in readers:

@@ -12,6 +12,7 @@ import time
 import tracemalloc
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ from builder.errors import (
     TransferError,
     ValidationError,
 )
-from builder.inspect.archives import Scratch
+from builder.inspect.archives import Scratch, read_tar, read_zip
 from builder.inspect.opener import Opener, shown
 from builder.io.transfer import HttpTransfer
 from tests.doubles.fileserver import FileServer, serve
@@ -141,6 +142,39 @@ def test_libraries_that_are_not_wanted_are_not_written(
         assert [*held.libraries] == [("lib/a.so", *written)]
     with opener.files(str(work / "x"), lambda _: False) as held:
         assert held.libraries == []
+
+
+class Counting(FakeReporter):
+    """A reporter that adds up the bytes of a progress, beside its total."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counted: list[int] = []
+
+    @contextmanager
+    def progress(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
+        self.counted += [0, total]
+
+        def advance(done: int) -> None:
+            self.counted[0] += done
+
+        yield advance
+
+
+@pytest.mark.parametrize("pack", [files, zipped])
+def test_how_far_an_archive_is_read_is_told_in_its_bytes(
+    work: Path, pack: Callable[[Mapping[str, bytes]], bytes]
+) -> None:
+    (work / "x").write_bytes(pack({"lib/a.so": LIBRARY * 9, "lib/b.so": OTHER * 9}))
+    reporter, size = Counting(), (work / "x").stat().st_size
+    read = Scratch(work / "scratch")
+    if pack is zipped:
+        read_zip(work / "x", read, "x", reporter)
+    else:
+        read_tar(work / "x", "", "x", read, reporter)
+    done, total = reporter.counted
+    assert total == size
+    assert size / 2 < done <= size
 
 
 def test_a_link_to_a_library_that_is_not_wanted_is_no_fault(opener: Opener, work: Path) -> None:

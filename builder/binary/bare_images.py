@@ -36,6 +36,9 @@ _AT_ONCE = 32 << 20
 _SUFFIX_A = {False: 0x800, True: 0x8}
 """The flag for the suffix ``a``, by whether the ABI is newer than the first."""
 
+_FIRST_WITH_SUFFIX = 90
+"""The first architecture that has one (PTX ISA). A cubin for sm_60 in torch 1.13.1 has the bit, too."""
+
 
 def read_cubin(buffer: Buffer, start: int, end: int, code: CodeFinder) -> Container:
     """Return the cubin at ``start`` as a container. Raises ``FatbinError`` for a bad header."""
@@ -58,7 +61,7 @@ def cubin_arch(buffer: Buffer, start: int, end: int, code: CodeFinder | None = N
     number = flags >> 8 & 0xFF if abi > _FIRST_ABI else flags & 0xFF
     if number not in ARCHES:
         raise FatbinError(f"a cubin for architecture {number}", start)
-    suffix = "a" if flags & _SUFFIX_A[abi > _FIRST_ABI] else ""
+    suffix = "a" if number >= _FIRST_WITH_SUFFIX and flags & _SUFFIX_A[abi > _FIRST_ABI] else ""
     if abi > _FIRST_ABI:
         most = code.searchable(size) if code else size
         suffix = _suffix_told(buffer, start, start + most, number) or suffix

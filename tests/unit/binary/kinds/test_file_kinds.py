@@ -12,6 +12,7 @@ from builder.binary.library import Reading, read_library
 from builder.facts.gpu.architectures import Arch, Capability
 from tests.support.factories.archives_of_objects import ar, as_object, bsd_ar
 from tests.support.factories.binaries import elf, sass
+from tests.support.factories.cubins import cubin
 from tests.support.factories.nvidia import ARCHES, SMALL, compiled, packed
 from tests.support.factories.pe import pe
 from tests.support.factories.repacked import arm64
@@ -70,6 +71,14 @@ def test_a_cubin_whose_flags_have_no_suffix_says_it_in_its_assembler_s_words() -
     found = [read_library("k.cubin", bytes(data)).coverage]
     found.append(read_library("k.cubin", bytes(data).replace(b"-arch sm_100a", b"-arch sm_103a")).coverage)
     assert [[str(arch) for arch in one.sass] for one in found if one] == [["100a"], ["100"]]
+
+
+@pytest.mark.parametrize(("arch", "told"), [(60, "60"), (89, "89"), (90, "90a")])
+def test_no_architecture_below_9_0_has_a_suffix(arch: int, told: str) -> None:
+    """Defect: libtorch_cpu of torch 1.13.1 has the bit in a cubin for sm_60, which was told as ``60a``."""
+    found = read_library("k.cubin", cubin(0x800 | arch, {"_Z3addv": b"\1" * 128})).coverage
+    assert found is not None
+    assert [*map(str, found.sass)] == [told]
 
 
 @pytest.mark.parametrize("arch", ["50", "90a", "120f"])

@@ -37,11 +37,8 @@ def drop_copies() -> None:
 
     What a build reads is kept; a later build from the same folder sends its files again.
     """
-    subprocess.run(
-        ["docker", "builder", "prune", "--force", "--filter=type=source.local"],
-        capture_output=True,
-        check=False,  # without an engine the tests themselves say so
-    )
+    with contextlib.suppress(OSError, subprocess.CalledProcessError):  # no Docker: the tests say so
+        docker("builder", "prune", "--force", "--filter=type=source.local")
 
 
 def free_port() -> int:

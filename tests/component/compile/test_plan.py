@@ -22,13 +22,12 @@ from builder.errors import (
     ValidationError,
 )
 from builder.facts.gpu.architectures import Arch
-from builder.facts.ort.configured import SourceLine
-from builder.facts.ort.known_rules import rules_for
-from builder.facts.ort.source_rules import Fact, PluginSource, SourceRules
+from builder.facts.ort.source_rules import SourceRules
 from builder.formats.package_names import LINUX, WINDOWS, Host, PackageForm, Profile
 from tests.support.factories import packages
 from tests.support.factories.binaries import elf
 from tests.support.factories.pe import pe
+from tests.support.factories.plugins import plugin_rules
 from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeStore, NoEngine
 from tests.support.messages import Refused, Told
 from tests.support.tables import table
@@ -358,18 +357,8 @@ def warnings(desk: Desk) -> list[str]:
 def test_a_full_plugin_that_lacks_operators_names_the_form_that_has_them(
     desk: Desk, project: Project, told: Told
 ) -> None:
-    line = SourceLine("x", 1)
-    facts = PluginSource(
-        version=Fact("0.2.0", line),
-        oldest_host=Fact("1.24.4", line),
-        api_version=Fact("30", line),
-        contrib_schemas=Fact("ab" * 32, line),
-        left_out={"com.microsoft": ("BeamSearch",)},
-    )
-    read, option = rules_for("1.30.0"), "onnxruntime_BUILD_CUDA_EP_AS_PLUGIN"
-    read = replace(read, plugin=facts, options={**read.options, option: Fact("OFF", line)})
     plugin = replace(LATEST, form=PackageForm.PLUGIN)
-    desk.plan(plugin, of=project, base="assembled", rules=read, profile=Profile.FULL)
+    desk.plan(plugin, of=project, base="assembled", rules=plugin_rules(), profile=Profile.FULL)
     told("\n".join(desk.reporter.lines))
 
 

@@ -20,9 +20,8 @@ from builder.contents.package_manifest import promised
 from builder.contents.required_files import required_files
 from builder.contents.rules.dependencies import check_closure
 from builder.errors import ConfigError, ValidationError
-from builder.facts.ort.configured import SourceLine
 from builder.facts.ort.known_rules import rules_for, stated
-from builder.facts.ort.source_rules import Fact, PluginSource, SourceRules
+from builder.facts.ort.source_rules import SourceRules
 from builder.finding import Code
 from builder.formats.index import entry_of
 from builder.formats.manifest import PluginEntry, loads
@@ -35,20 +34,9 @@ from builder.prove.selftest import selftest
 from tests.support import ROOT
 from tests.support.factories import packages
 from tests.support.factories.bundling import site_in
+from tests.support.factories.plugins import OPTION, plugin_rules
 from tests.support.factories.selftests import LISTING, bench
 from tests.support.fakes.ports import FakeEngine
-
-LINE = SourceLine("plugin/x", 3)
-
-OPTION = "onnxruntime_BUILD_CUDA_EP_AS_PLUGIN"
-
-FACTS = PluginSource(
-    version=Fact("0.2.0", LINE),
-    oldest_host=Fact("1.24.4", LINE),
-    api_version=Fact("30", LINE),
-    contrib_schemas=Fact("ab" * 32, LINE),
-    left_out={"com.microsoft": ("BeamSearch",)},
-)
 
 NAME = "ortpacks-legacy-1.30.0-cuda12.9-plugin"
 
@@ -57,21 +45,15 @@ PROVIDER = "lib/libonnxruntime_providers_cuda.so"
 ENTRY = PluginEntry(PROVIDER, ("CUDAExecutionProvider",), "1.24.4", 30, "ab" * 32)
 
 
-def rules() -> SourceRules:
-    """Return the rules of 1.30's development state, and what its plug-in adds."""
-    read = rules_for("1.30.0")
-    options = {**read.options, OPTION: Fact("OFF", LINE)}
-    linked = tuple(name for name in read.linked if name != "CUDA::curand")
-    return replace(read, options=options, linked=linked, plugin=FACTS)
-
-
 def planned(read: SourceRules | None = None, profile: Profile = Profile.FULL, **changes: object) -> BuildPlan:
-    made = packages.plan(source_rules=read or rules(), profile=profile, host=None, ort_version="1.30.0")
+    made = packages.plan(
+        source_rules=read or plugin_rules(), profile=profile, host=None, ort_version="1.30.0"
+    )
     return replace(made, variant=replace(made.variant, form=PackageForm.PLUGIN), **changes)  # type: ignore[arg-type]
 
 
 def test_a_source_without_plugins_is_refused_with_a_way_out() -> None:
-    for read in (rules_for("1.21.0"), replace(rules(), plugin=None)):
+    for read in (rules_for("1.21.0"), replace(plugin_rules(), plugin=None)):
         plan = planned(read)
         with pytest.raises(ConfigError, match=rf"{read.version}.*{OPTION}.*--form provider"):
             options_of(plan, compile_plan(plan))

@@ -39,6 +39,8 @@ class Machine:
     """Answers of the user, in order; if the list is empty, a command cannot ask."""
     asked: list[str] = field(default_factory=list)
     program: Path | None = None
+    columns: int = 0
+    """The width of its terminal."""
     waits: list[float] = field(default_factory=list)
     out: str = ""
     err: str = ""
@@ -91,6 +93,7 @@ class Machine:
             environments=self.environments,
             confirm=self._confirm if self.says else None,
             program=self.program,
+            columns=self.columns,
         )
 
     def litter(self) -> list[str]:

@@ -18,10 +18,12 @@ from onnx import TensorProto, helper
 from builder.build.verbs.operators import model_report, operators_report
 from builder.compile.plan import PlanOptions
 from builder.errors import BuilderError, CheckFailedError, ToolMissingError, ValidationError
+from builder.files.digest import Readable
 from builder.formats.json_values import json_text
 from builder.formats.manifest import PluginEntry
 from builder.formats.missing_kernels import MissingKernels
 from builder.formats.package_names import MANIFEST
+from builder.inspect.archives import Scratch
 from builder.io.process import Completed
 from tests.support.factories.archives import files
 from tests.support.factories.binaries import elf
@@ -294,6 +296,21 @@ def test_a_locale_that_this_machine_lacks_is_no_fault_of_the_model(
     desk.child.answer = {**ANSWER, "error": f"Failed to construct locale with name:{what}"}
     with refused(ToolMissingError):
         desk.model(thin(tmp_path), model)
+
+
+def test_of_a_package_the_libraries_that_are_asked_alone_are_unpacked(
+    desk: Desk, tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[str] = []
+    keep = Scratch.keep
+
+    def noted(scratch: Scratch, stream: Readable, size: int, what: str) -> Path:
+        kept.append(what.rpartition("/")[2])
+        return keep(scratch, stream, size, what)
+
+    monkeypatch.setattr(Scratch, "keep", noted)
+    desk.model(archive(tmp_path / "full.tar.zst", {"lib/libcublas.so.12": HOST, **OWN}), model)
+    assert kept == [path.rpartition("/")[2] for path in OWN]
 
 
 @pytest.mark.parametrize(

@@ -162,6 +162,18 @@ def test_a_line_five_times_a_second_at_most_and_always_the_last() -> None:
     assert written[-1].endswith("\n")
 
 
+def test_an_answer_fits_the_terminal_and_a_script_s_is_as_it_is(machine: Machine) -> None:
+    machine.run("doctor", "--said", "GPU is lost")
+    piped = machine.out
+    machine.columns = 60
+    machine.run("doctor", "--said", "GPU is lost")
+    assert machine.out.split() == piped.split()
+    assert "power, heat, a bad slot" in piped
+    assert "power, heat, a bad\n    slot" in machine.out
+    machine.run("doctor", "--said", "GPU is lost", "--json")
+    assert len(machine.out.splitlines()) == len(json.dumps(json.loads(machine.out), indent=2).splitlines())
+
+
 @pytest.mark.parametrize("columns", [0, 20, 300])
 def test_a_line_is_as_wide_as_the_terminal(columns: int) -> None:
     """A wider line would wrap, and each update would start a new line."""

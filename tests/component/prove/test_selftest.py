@@ -156,6 +156,15 @@ def test_each_model_is_held_to_its_own_difference() -> None:
         assert [finding.code for finding in findings] == codes
 
 
+@pytest.mark.parametrize("numbers", [[], [0.5, 0.5], [float("nan")], [float("inf")]])
+def test_numbers_that_cannot_be_compared_differ(numbers: list[float]) -> None:
+    engine = saying(f"{LISTING}smoke\n{answer()}{answer(outputs={**OUTPUTS, 'output': numbers})}")
+    made = sample_manifest()
+    manifest = replace(made, name=TOP, onnxruntime=replace(made.onnxruntime, version="1.21.0"))
+    findings = selftest(manifest, {"lib/libx.so": LIBRARY}, replace(bench(engine), trials=TWO))
+    assert [finding.code for finding in findings] == [Code.B013]
+
+
 def no_tools() -> Never:
     raise AssertionError
 

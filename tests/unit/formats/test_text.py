@@ -33,6 +33,9 @@ def test_lines_end_between_words_and_outside_of_commands() -> None:
     text = "short\n  do: run `docker run --gpus all` again"
     assert wrapped(text, 24) == "short\n  do: run\n    `docker run --gpus all`\n    again"
     assert wrapped(text, 80) == text
+    assert wrapped("do: add --group-add there", 14) == "do: add\n    --group-add\n    there", (
+        "a flag is one word"
+    )
 
 
 def test_names_cannot_write_to_the_terminal() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -31,7 +30,9 @@ from builder.build.verbs.operators import model_report, operators_report, requir
 from builder.build.verbs.releases import readiness, releasing
 from builder.build.verbs.releases.rebuilding import project_trust, rebuild_release, require_same
 from builder.build.verbs.verb_answers import (
+    ChecksAnswer,
     ImagesAnswer,
+    PackagesAnswer,
     checks_answer,
     dumps,
     packages_answer,
@@ -39,6 +40,7 @@ from builder.build.verbs.verb_answers import (
     require_no_problems,
     status_answer,
 )
+from builder.config.load import pick_variants
 from builder.errors import ValidationError
 from builder.files.disk import resolved
 from builder.inspect import command as inspection
@@ -64,13 +66,6 @@ def plan(chosen: ChosenVariants, json: bool = False) -> None:
         document_console(chosen.wiring).show(all_variants.plans_json(chosen.builds()))
         return
     all_variants.show_plans(chosen.wiring, chosen.builds())
-
-
-@variant_verb()
-def bundle(chosen: ChosenVariants) -> None:
-    """Do the last steps of build again, without compiling: check, pack and verify what it compiled."""
-    for one in chosen.builds().values():
-        one.bundle()
 
 
 @variant_verb(
@@ -99,35 +94,8 @@ def image(
 
 
 @variant_verb(
-    package="compare this package or unpacked folder with its own variant, or with those named", json=JSON
-)
-def check(chosen: ChosenVariants, package: str | None = None, json: bool = False) -> None:
-    """Compare the last build, or a package, with its variant by reading it; verify runs packages too."""
-    console = document_console(chosen.wiring) if json else None
-    works: dict[str | None, Callable[[], None]]
-    if package is None:
-        works = {name: one.check for name, one in chosen.builds().items()}
-    else:
-        named = chosen.variants() if chosen.names or chosen.every else ()
-        held_to = partial(
-            check_package,
-            chosen.wiring,
-            Path(package),
-            tools_of=partial(tools_of, chosen.wiring, chosen.plan_options),
-        )
-        works = {one.name: partial(held_to, [one]) for one in named}
-        works = works or {None: partial(held_to, ())}
-    if console is None:
-        for work in works.values():
-            work()
-        return
-    answer = checks_answer(package, works)
-    console.show(dumps(answer))
-    require_no_problems(answer)
-
-
-@variant_verb(
     force="build although nothing has changed",
+    compiled="compile nothing: check, pack and verify again what the last build compiled",
     jobs="units that a machine compiles at once, of all variants together (default: one a core)",
     memory="memory that these units may take together: 20G (default: the machine's free memory)",
     compile_cache="cache that machines share: redis://HOST, s3://BUCKET or a folder",
@@ -141,14 +109,23 @@ def build(
     compile_cache: str | None = None,
     from_: str | None = None,
     force: bool = False,
+    compiled: bool = False,
     json: bool = False,
 ) -> None:
     """Plan, render, compile, check, bundle and verify packages: the main job."""
     wiring = chosen.wiring
     console = document_console(wiring) if json else None
     caches = open_caches(wiring, compile_cache, ahead=from_)
+    if compiled and (force or from_):
+        raise ValidationError(
+            "--compiled takes what the last build compiled, and --force and --from something else.",
+            advice="Give one of them.",
+        )
     found = chosen.builds(caches, jobs=jobs, memory=memory, force=force)
-    made = all_variants.build_all(found, wiring.runner.interrupt, command_to_continue("build"))
+    if compiled:
+        made = tuple(package for one in found.values() for package in one.bundle())
+    else:
+        made = all_variants.build_all(found, wiring.runner.interrupt, command_to_continue("build"))
     for package in made:
         wiring.reporter.say(str(package))
         wiring.console.summary(f"- `{package.name}`, verified")
@@ -215,8 +192,10 @@ def docs(_context: Context, add: list[str], site: bool = False) -> None:
 
 
 @verb(
-    iterable=["package", "card", "host"],
+    iterable=["package", "variant", "card", "host"],
     package="a package, or a compiled plug-in alone; the flag may be left out (default: each in dist)",
+    read_only="run nothing of it; PACKAGE may be an unpacked folder too",
+    variant="with --read-only: compare it with this variant, not with its own",
     host="with --card: open a plug-in in this stock onnxruntime: 1.32.0 (default: in each that is pinned)",
     card="also on virtual cards of these compute capabilities: 8.6,12.0, or all",
     driver="version of the driver that the card has: 535.54.03",
@@ -226,33 +205,51 @@ def docs(_context: Context, add: list[str], site: bool = False) -> None:
 def verify(
     _context: Context,
     package: list[str],
+    variant: list[str],
     card: list[str],
     host: list[str],
+    read_only: bool = False,
     driver: str | None = None,
     grid: str | None = None,
     json: bool = False,
     base: str = "auto",
     dist: str | None = None,
 ) -> None:
-    """Check finished packages as check does, from their archives alone, and run models on each."""
+    """Check finished packages from their archives alone, and run models on each."""
     wiring = make_wiring(dist)
     cards = card_request(card, driver, grid, host)
     packages = [Path(name) for name in package] or archives_in(wiring.dist)
-    if not json:
-        verify_packages(
-            wiring,
-            packages,
-            partial(tools_of, wiring, plan_options(base)),
-            cards,
-            Path(grid) if grid else None,
-        )
-        return
-    if grid:
-        raise ValidationError("--json and --grid ask for different things.", advice="Give one of them.")
-    console = document_console(wiring)
     tools = partial(tools_of, wiring, plan_options(base))
-    verified = partial(verify_packages, wiring, tools_of=tools, cards=cards, grid=None)
-    answer = packages_answer({one: problems_of(partial(verified, [one])) for one in packages})
+    console = document_console(wiring) if json else None
+    answer: ChecksAnswer | PackagesAnswer
+    if read_only:
+        if cards:
+            raise ValidationError("--read-only runs nothing, and --card runs models.", advice="Give one.")
+        held_to = pick_variants(wiring.project, variant, all_=False) if variant else (None,)
+        works = {
+            (str(path), chosen.name if chosen else None): partial(
+                check_package, wiring, path, [chosen] if chosen else (), tools
+            )
+            for path in packages
+            for chosen in held_to
+        }
+        if console is None:
+            for read in works.values():
+                read()
+            return
+        answer = checks_answer(works)
+    elif variant:
+        raise ValidationError(
+            "--variant compares a package with a variant, which reads it only.", advice="Add --read-only."
+        )
+    elif console is None:
+        verify_packages(wiring, packages, tools, cards, Path(grid) if grid else None)
+        return
+    elif grid:
+        raise ValidationError("--json and --grid ask for different things.", advice="Give one of them.")
+    else:
+        verified = partial(verify_packages, wiring, tools_of=tools, cards=cards, grid=None)
+        answer = packages_answer({one: problems_of(partial(verified, [one])) for one in packages})
     console.show(dumps(answer))
     require_no_problems(answer)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -50,7 +50,7 @@ from builder.config.build_plan import NOTHING_RENDERED, BuildPlan, Rendered, Wor
 from builder.config.inputs import DebianPackage, Input
 from builder.config.variants import Origin, SuiteSystem, Variant, on_platform
 from builder.console import Reporter
-from builder.contents.check import native_sm, require_checked
+from builder.contents.check import native_sm
 from builder.contents.reading import needed_libraries
 from builder.errors import (
     FULL_DISK,
@@ -309,25 +309,11 @@ class VariantBuild:
             self._reporter.warn(str(failure))
             raise failure from error
 
-    def check(self) -> None:
-        """Check the libraries of the last build against the variant.
-
-        Raises ``CheckFailedError`` with every finding.
-        """
-        with self._prepared() as packing:
-            _, report = packing.check()
-            require_checked(report.findings, f"{self._variant.name} does not hold what it promises")
-
     def bundle(self) -> tuple[Path, ...]:
         """Return verified packages that are made from the libraries of the last build."""
-        with self._prepared() as packing:
-            return tuple(packed.path for packed in packing.pack())
-
-    @contextmanager
-    def _prepared(self) -> Iterator[Packer]:
         self.require_engine()
         with self._locked():
-            yield self._packing(self._render())
+            return tuple(packed.path for packed in self._packing(self._render()).pack())
 
     def image(self, options: ImageOptions) -> VariantImages:
         """Make the runtime images, one for each platform. Missing packages are built first.

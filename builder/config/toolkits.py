@@ -3,7 +3,7 @@
 They are about the versions of CUDA, cuDNN and nvcc, and the GPUs that NVIDIA's pinned libraries hold no code
 for. A package runs only where its worst library runs, so a set with a GPU that one library does not serve
 would fail A003 at the end of the build. ``./run lock`` reads the libraries of each wheel that it pins, like
-``check``, and writes the capabilities that they lack to ``DATA``; ``tests/integration`` reads the libraries
+``verify``, and writes the capabilities that they lack to ``DATA``; ``tests/integration`` reads the libraries
 again and compares.
 
 Sources: NVIDIA's cuDNN support matrices 9.10.2 and 9.17.0, the CUDA Toolkit release notes 12.8 to 13.0 and

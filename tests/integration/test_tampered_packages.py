@@ -1,4 +1,4 @@
-"""Tests of `./run check` on tampered real packages: each fault has a code of its own.
+"""Tests of `./run verify --read-only` on tampered real packages: each fault has a code of its own.
 
 The trees are hard links to one unpacked package, so a fault replaces a file instead of changing it.
 """

@@ -98,8 +98,8 @@ def readelf(option: str, library: Path) -> str:
 
 
 def check(package: Path, *arguments: str) -> tuple[int, set[str], str]:
-    """Run `./run check`; return the exit code, the codes of errors, and the output."""
-    done = invoke("check", "--base", "assembled", "--package", package, *arguments)
+    """Run `./run verify --read-only`; return the exit code, the codes of errors, and the output."""
+    done = invoke("verify", "--read-only", "--base", "assembled", package, *arguments)
     said = done.stdout + done.stderr
     assert "Traceback" not in said
     return done.returncode, set(re.findall(r"error ([A-Z]\d{3}) ", said)), said

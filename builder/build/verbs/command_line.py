@@ -63,6 +63,8 @@ ROLES: Mapping[str, Mapping[str, str]] = json.loads(
 _FORMER = {
     "bake": "./run build --builder NAME",
     "builds": "./run docs --add PACKAGE",
+    "bundle": "./run build --compiled",
+    "check": "./run verify --read-only PACKAGE",
     "cache": "./run clean --cache --dry-run",
     "help": "./run VERB --help",
 }

@@ -42,12 +42,12 @@ class PackagesAnswer(ProjectSection):
 
 @dataclass(frozen=True, kw_only=True)
 class Checked(ProjectSection):
-    """One comparison: of libraries with a variant, or of a released package with the one built again."""
+    """One comparison: of a package with a variant, or of a released package with the one built again."""
 
     variant: str | None
     """The variant; null for the one that the package's manifest names."""
-    package: str | None
-    """The package or folder; null for the libraries of the last build."""
+    package: str
+    """The package or folder."""
     ok: bool
     problems: tuple[str, ...]
     """The findings of the check, as text."""
@@ -55,7 +55,7 @@ class Checked(ProjectSection):
 
 @dataclass(frozen=True, kw_only=True)
 class ChecksAnswer(ProjectSection):
-    """What ``check`` or ``rebuild`` compared. The exit code is 6 unless all of it is ok."""
+    """What ``verify --read-only`` or ``rebuild`` compared. The exit code is 6 unless all of it is ok."""
 
     format: Literal[1]
     checks: tuple[Checked, ...]
@@ -158,7 +158,7 @@ class ReadinessAnswer(ProjectSection):
 
 SCHEMAS: Mapping[str, tuple[type[object], str]] = {
     "packages": (PackagesAnswer, "ortpacks build --json, verify --json"),
-    "checks": (ChecksAnswer, "ortpacks check --json, rebuild --json"),
+    "checks": (ChecksAnswer, "ortpacks verify --read-only --json, rebuild --json"),
     "release-status": (StatusAnswer, "ortpacks release-status --json, publish --json, mirror --json"),
     "clean": (CleanAnswer, "ortpacks clean --json"),
     "images": (ImagesAnswer, "ortpacks image --json"),
@@ -197,15 +197,14 @@ def packages_answer(problems: Mapping[Path, tuple[str, ...]]) -> PackagesAnswer:
     return PackagesAnswer(format=1, packages=tuple(files))
 
 
-def checked(variant: str | None, package: str | None, problems: tuple[str, ...]) -> Checked:
+def checked(variant: str | None, package: str, problems: tuple[str, ...]) -> Checked:
     """Return the comparison that found ``problems``."""
     return Checked(variant=variant, package=package, ok=not problems, problems=problems)
 
 
-def checks_answer(package: str | None, works: Mapping[str | None, Callable[[], object]]) -> ChecksAnswer:
-    """Run the checks in ``works``, which has them by variant, and return their results."""
-    by_variant = {variant: problems_of(work) for variant, work in works.items()}
-    checks = (checked(variant, package, problems) for variant, problems in by_variant.items())
+def checks_answer(works: Mapping[tuple[str, str | None], Callable[[], object]]) -> ChecksAnswer:
+    """Run the checks in ``works``, which has them by package and variant, and return their results."""
+    checks = (checked(variant, package, problems_of(work)) for (package, variant), work in works.items())
     return ChecksAnswer(format=1, checks=tuple(checks))
 
 

@@ -65,14 +65,14 @@ def test_an_archive_cannot_speak_through_inspect(place: Place, tmp_path: Path, n
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_package_cannot_speak_through_the_verbs(place: Place, tmp_path: Path, name: str) -> None:
-    place.env["PATH"] = "/nonexistent"  # of `check`, only what needs no program
+    place.env["PATH"] = "/nonexistent"  # of `verify`, only what needs no program
     for what, data in packages(name).items():
         package = tmp_path / f"{what}/{TOP}.tar.zst"
         package.parent.mkdir()
         package.write_bytes(data)
         for words in (
             ("inspect", str(package)),
-            ("check", "--package", str(package)),
+            ("verify", "--read-only", str(package)),
             ("mirror", "--dist", str(package.parent), "--to", str(tmp_path / "mirror")),
         ):
             done = place.run(*words)

@@ -49,7 +49,13 @@ def test_alone_it_shows_some_verbs_and_a_list_has_every_one(copied: Place) -> No
 
 @pytest.mark.parametrize(
     ("word", "said"),
-    [("builds", "./run docs --add PACKAGE"), ("help", "./run VERB --help"), ("instal", "install?")],
+    [
+        ("builds", "./run docs --add PACKAGE"),
+        ("bundle", "./run build --compiled"),
+        ("check", "./run verify --read-only PACKAGE"),
+        ("help", "./run VERB --help"),
+        ("instal", "install?"),
+    ],
 )
 def test_a_former_verb_is_told_with_what_took_its_place(copied: Place, word: str, said: str) -> None:
     done = copied.run(word)

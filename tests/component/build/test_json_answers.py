@@ -38,19 +38,26 @@ def test_a_package_that_fails_is_in_the_document_and_ends_the_verb(tmp_path: Pat
 
 def test_a_check_that_fails_is_in_the_document_and_another_error_ends_it() -> None:
     fails = Mock(side_effect=CheckFailedError("legacy does not hold what it promises", [FINDING]))
-    answer = checks_answer(None, {"modern": Mock(), "legacy": fails})
+    answer = checks_answer({("x.tar.zst", "modern"): Mock(), ("x.tar.zst", "legacy"): fails})
     document = json.loads(dumps(answer))
     schema("checks").validate(document)
-    assert [(one["variant"], one["ok"], one["problems"]) for one in document["checks"]] == [
-        ("modern", True, []),
-        ("legacy", False, [FINDING]),
+    assert [tuple(one.values()) for one in document["checks"]] == [
+        ("modern", "x.tar.zst", True, []),
+        ("legacy", "x.tar.zst", False, [FINDING]),
     ]
     with pytest.raises(IntegrityError):
-        checks_answer("photos.tar.zst", {None: Mock(side_effect=IntegrityError("damaged"))})
+        checks_answer({("photos.tar.zst", None): Mock(side_effect=IntegrityError("damaged"))})
 
 
 def test_standard_output_has_the_document_or_nothing(copied: Place, tmp_path: Path) -> None:
-    asking = ("verify", "check --package x.tar.zst", "release-status", "build", "image", "rebuild x.tar.zst")
+    asking = (
+        "verify",
+        "verify --read-only x.tar.zst",
+        "release-status",
+        "build",
+        "image",
+        "rebuild x.tar.zst",
+    )
     for words in (*asking, "publish --dry-run", "mirror --to mirror --dry-run"):
         done = copied.run(*words.split(), "--json", "--dist", str(tmp_path))
         assert (done.returncode > 1, done.stdout, "error: " in done.stderr) == (True, "", True), words

@@ -170,8 +170,7 @@ def test_a_library_that_is_not_what_it_should_be_is_not_packed(
     assert not list(site.dist.glob("*.tar.zst"))
 
 
-def test_check_and_bundle_need_no_engine_and_an_image_cannot_be_made(site: Site) -> None:
-    road(site, "coreml").check()
+def test_bundle_needs_no_engine_and_an_image_cannot_be_made(site: Site) -> None:
     made = [path.name for path in road(site, "coreml").bundle()]
     assert made == [NAMES["coreml"], NAMES["coreml"].replace(".zst", ".gz")]
     with pytest.raises(NothingToDoError, match="coreml has no runtime image"):

@@ -17,6 +17,7 @@ from builder.contents.required_files import ORTPACKS
 from builder.contents.sbom import SUPPLIERS, compiled_purl, origin_of, supplier_of
 from builder.formats.manifest import Manifest
 from builder.formats.package_names import LIB
+from builder.formats.text import grouped
 
 SPDX = "https://spdx.dev/Document"
 
@@ -67,13 +68,11 @@ def library_parts(manifest: Manifest, home: str) -> Iterator[Part]:
     """Yield the parts of an ortpacks package unpacked to ``home``, one for each origin of its libraries."""
     compiled = compiled_purl(manifest)
     pinned = {origin_of(wheel.source, "", compiled): wheel.sha256 for wheel in manifest.wheels}
-    by_origin: dict[tuple[str, str], dict[str, str]] = {}
-    for entry in manifest.packed:
-        if entry.path.startswith(LIB):
-            purl = origin_of(entry.source, entry.vendor, compiled)
-            origin = purl, supplier_of(purl, entry.vendor)
-            by_origin.setdefault(origin, {})[f"{home}/{entry.path}"] = entry.sha256
-    for (purl, supplier), files in by_origin.items():
+    libraries = [entry for entry in manifest.packed if entry.path.startswith(LIB)]
+    origins = ((origin_of(entry.source, entry.vendor, compiled), entry) for entry in libraries)
+    by_origin = grouped(((purl, supplier_of(purl, entry.vendor)), entry) for purl, entry in origins)
+    for (purl, supplier), entries in by_origin.items():
+        files = {f"{home}/{entry.path}": entry.sha256 for entry in entries}
         yield Part(purl=purl, sha256=pinned.get(purl, ""), supplier=supplier, files=files)
 
 

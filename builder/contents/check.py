@@ -122,22 +122,21 @@ def _judge(
 def _judge_foreign(members: Sequence[Member], variant: Variant, limits: Limits) -> BinaryReport:
     """Return the report on libraries for another system: on their headers and, with CUDA, on their code."""
     headers = [read_foreign_file(member.path, member.source, member.file) for member in members]
-    findings = (*check_foreign(headers, variant.provider, variant.platform),)
-    report = BinaryReport(
-        coverage=(), capabilities={}, elf={}, needs=HostNeeds(None, None), findings=findings
+    cuda = variant.provider == CUDA
+    readings = [read_file(member.path, member.file) for member in members] if cuda else []
+    coverage = tuple(reading.coverage for reading in readings if reading.coverage is not None)
+    return BinaryReport(
+        coverage=coverage,
+        capabilities=combine(coverage) if cuda else {},
+        elf={reading.path: reading.dll for reading in readings if reading.dll is not None},
+        needs=HostNeeds(None, None),
+        findings=(
+            *check_foreign(headers, variant.provider, variant.platform),
+            *(reading.problem for reading in readings if reading.problem is not None),
+            *_check_device_code(readings, variant, limits),
+            *check_imports(readings),
+        ),
     )
-    if variant.provider != CUDA:
-        return report
-    readings = [read_file(foreign.path, foreign.file) for foreign in members]
-    coverage = tuple(foreign.coverage for foreign in readings if foreign.coverage is not None)
-    findings = (
-        *findings,
-        *(foreign.problem for foreign in readings if foreign.problem is not None),
-        *_check_device_code(readings, variant, limits),
-        *check_imports(readings),
-    )
-    dlls = {reading.path: reading.dll for reading in readings if reading.dll is not None}
-    return replace(report, coverage=coverage, capabilities=combine(coverage), elf=dlls, findings=findings)
 
 
 def native_sm(library: Path) -> tuple[Arch, ...]:
@@ -209,10 +208,8 @@ def _check_device_code(readings: Sequence[Reading], variant: Variant, limits: Li
     provider = next((one for one in readings if one.path == path), Reading(path=path))
     unit_sets = provider.coverage.unit_sets if provider.coverage else ()
     extra = limits.extra_sm
-    if (
-        extra is Severity.WARNING and provider.deep is None
-    ):  # an official build: nobody here can make it smaller
-        extra = Severity.NOTE
+    if extra is Severity.WARNING and provider.deep is None:
+        extra = Severity.NOTE  # an official build: nobody here can make it smaller
     yield from check_provider(path, provider.containers, variant, extra, unit_sets)
     for reading in readings:
         if reading.deep is not None:

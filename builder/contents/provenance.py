@@ -26,6 +26,7 @@ from builder.finding import Code, Finding
 from builder.formats.json_values import json_text, parse_json, value_at
 from builder.formats.manifest import BaseEntry, Manifest
 from builder.formats.package_names import form_of
+from builder.formats.text import grouped
 
 SUFFIX = ".provenance.json"
 
@@ -105,17 +106,10 @@ def base_parts(plan: BuildPlan, lock: Lock, system: Sequence[DebianPackage]) -> 
     """
     if plan.origin is not Origin.SOURCE:
         return ()
-    parts = (
-        *(dependency(item, lock.pins[item.key]) for item in base_inputs(plan.project, plan.base, lock)),
-        *(
-            Resource(
-                name=package.path,
-                uri=deb_purl(package.name, package.version, package.arch),
-                digest={"sha256": package.sha256},
-            )
-            for package in system
-        ),
-    )
+    parts = [dependency(item, lock.pins[item.key]) for item in base_inputs(plan.project, plan.base, lock)]
+    for package in system:
+        uri = deb_purl(package.name, package.version, package.arch)
+        parts.append(Resource(name=package.path, uri=uri, digest={"sha256": package.sha256}))
     return tuple(replace(part, annotations={**part.annotations, **_OF_BASE}) for part in parts)
 
 
@@ -140,6 +134,8 @@ def provenance_json(
     one of the external parameters.
     """
     ort = manifest.onnxruntime
+    compiled = compile_plan(plan) if plan.origin is Origin.SOURCE else None
+    options = [option.name for option in options_of(plan, compiled)] if compiled else []
     listed = {part.uri for part in parts}
     inputs = (dependency(item, pin) for item, pin in sorted(used.items(), key=lambda pair: pair[0].key))
     predicate = slsa_predicate(
@@ -162,10 +158,10 @@ def provenance_json(
                 "profile": ort.profile,
                 "host": ort.host,
                 "toolkit": manifest.toolkit,
-                "ptxas": _ptxas(plan),
+                "ptxas": plan.on.toolkit.ptxas if compiled and compiled.targets.assembled else None,
                 "added": " ".join(map(str, plan.added)),
                 "compileCache": "shared" if run.shared_objects else None,
-                "rules": _rules(plan),
+                "rules": stated(plan.rules, options) if compiled else None,
             }
         ),
         resources=(*(resource for resource in inputs if resource.uri not in listed), *parts),
@@ -212,20 +208,6 @@ def slsa_predicate(
             "metadata": {"startedOn": utc(run.started), "finishedOn": utc(run.finished)},
         },
     }
-
-
-def _ptxas(plan: BuildPlan) -> str | None:
-    """Return the version of the newer ptxas if it assembled any of the code, else ``None``."""
-    if plan.origin is not Origin.SOURCE:
-        return None
-    return plan.on.toolkit.ptxas if compile_plan(plan).targets.assembled else None
-
-
-def _rules(plan: BuildPlan) -> object:
-    """Return the rules that a plan was made with, each with file and line of ONNX Runtime's source."""
-    if plan.origin is not Origin.SOURCE:
-        return None
-    return stated(plan.rules, [option.name for option in options_of(plan, compile_plan(plan))])
 
 
 def _builder(repository: str, revision: Revision | None) -> Iterator[Resource]:
@@ -410,16 +392,14 @@ def tree_differences(
         yield "files here differ from their commit: `git status` names them"
     if recipe.config_sha256 != config_sha256:
         yield f"variants.yaml has sha256 {recipe.config_sha256[:12]} there, {config_sha256[:12]} here"
-    ours: dict[str, set[str]] = {}
-    for key, pin in lock.pins.items():
-        part = dependency(Input.parse(key), pin)
-        ours.setdefault(part.uri, set()).add(_first(part.digest))
+    parts = (dependency(Input.parse(key), pin) for key, pin in lock.pins.items())
+    ours = grouped((part.uri, _first(part.digest)) for part in parts)
     for uri, digest in recipe.inputs.items():
         here = ours.get(uri)
         if here is None:
             yield f"{uri} went in there; inputs.lock here does not have it"
         elif digest not in here:
-            here_text = " or ".join(sorted(one or "not pinned" for one in here))
+            here_text = " or ".join(sorted({one or "not pinned" for one in here}))
             yield f"{uri} is {digest or 'not pinned'} there, {here_text} in inputs.lock here"
 
 

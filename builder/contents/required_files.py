@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
@@ -59,39 +59,15 @@ MICROSOFT = "microsoft"
 
 _ALWAYS = (OUR_LICENCE, NOTICE, ORT_LICENCE, ORT_NOTICES)
 
-_CUDNN_PARTS = ("adv", "cnn", "engines_precompiled", "engines_runtime_compiled", "graph", "heuristic", "ops")
+_PLACES: Mapping[str, Mapping[str, Sequence[str]]] = json.loads(
+    files("builder.contents").joinpath("required_files.json").read_text(encoding="utf-8")
+)
+"""Paths of libraries in NVIDIA's wheels by system and CUDA's major version, then by role.
 
-
-@dataclass(frozen=True)
-class _Spelling:
-    """Names in NVIDIA's wheels for one operating system and one major version of CUDA."""
-
-    folder: str
-    """Folder of libraries in a wheel; ``{own}`` is the wheel's own part of it."""
-    cudnn: str
-    """Name of cuDNN's libraries; ``{part}`` is empty for the library that opens the other parts."""
-    names: Mapping[str, tuple[str, ...]]
-    """Names of libraries by role; ``{cuda}`` is CUDA's version, ``{digits}`` the same without its dot."""
-
-
-_READ = json.loads(files("builder.contents").joinpath("required_files.json").read_text(encoding="utf-8"))
-
-_SPELLINGS: Mapping[str, _Spelling] = {system: _Spelling(**values) for system, values in _READ.items()}
-"""Names by system and CUDA's major version.
-
-ONNX Runtime for Windows uses no cuRAND.
+``{cuda}`` is CUDA's version, ``{digits}`` the same without its dot. ONNX Runtime for Windows uses no cuRAND.
 
 Source: the wheels of CUDA 12.9.1, 13.0 and cuDNN 9.10.2, 9.16.0.
 """
-
-_OWN_FOLDERS = {
-    "cudart": "cuda_runtime",
-    "cublas": "cublas",
-    "cufft": "cufft",
-    "curand": "curand",
-    "nvrtc": "cuda_nvrtc",
-}
-"""A wheel's own folder below ``nvidia``, by role."""
 
 LINK_ROLES = ("cudart", "cublas", "cufft", "curand", "cudnn")
 """Roles whose first library the CUDA provider links or opens.
@@ -195,11 +171,9 @@ def _libraries(plan: BuildPlan) -> Iterator[RequiredFile]:
         )
     if provider == CUDA:
         name, opened = PROVIDER_LIBRARIES[platform], f"{HOSTS[platform]} opens it"
-        if plan.variant.is_plugin:
-            yield _ort_file(plan, name, (name,), "stock hosts register it", compiled=compiled)
-            return
-        yield _ort_file(plan, name, (name,), opened, compiled=compiled)
-        if plan.project.onnxruntime.tensorrt and platform != WINDOWS:
+        user = "stock hosts register it" if plan.variant.is_plugin else opened
+        yield _ort_file(plan, name, (name,), user, compiled=compiled)
+        if plan.project.onnxruntime.tensorrt and platform != WINDOWS and not plan.variant.is_plugin:
             if host_compiled:  # such a host library does not open the TensorRT provider
                 raise ValidationError(
                     "variants.yaml: onnxruntime.tensorrt: true adds the official TensorRT provider, and the "
@@ -230,47 +204,41 @@ def _ort_file(
 
 def _nvidia(plan: BuildPlan) -> Iterator[RequiredFile]:
     platform, cuda = plan.variant.platform, plan.project.cuda.version
-    spelling = _spelling(platform, cuda)
-    main = spelling.cudnn.format(part="")
-    parts = [spelling.cudnn.format(part=f"_{part}") for part in _CUDNN_PARTS]
-    graph = spelling.cudnn.format(part="_graph")
-    by_provider = f"{PROVIDER_LIBRARIES[platform]} needs it"
-    for role, patterns in spelling.names.items():
+    by_role = _places(platform, cuda)
+    (graph,) = (_name(place) for place in by_role["cudnn"] if "_graph" in place)
+    for role, patterns in by_role.items():
         if role == "curand" and plan.variant.is_plugin and _CURAND not in plan.rules.linked:
             continue
-        names = [pattern.format(cuda=cuda, digits=cuda.replace(".", "")) for pattern in patterns]
-        first = by_provider if role in LINK_ROLES else f"{graph} opens it"
-        for name in names:
-            needed_by = (
-                first if name == names[0] else f"{names[0]} {'opens' if role == 'nvrtc' else 'needs'} it"
+        places = [pattern.format(cuda=cuda, digits=cuda.replace(".", "")) for pattern in patterns]
+        first = f"{PROVIDER_LIBRARIES[platform]} needs it" if role in LINK_ROLES else f"{graph} opens it"
+        others = f"{_name(places[0])} {_USES.get(role, 'needs it')}"
+        for place in places:
+            yield RequiredFile(
+                path=f"{LIB}{_name(place)}",
+                source=_wheel(plan, role),
+                places=(place,),
+                licence=CUDNN_LICENCE if role == "cudnn" else CUDA_LICENCE,
+                vendor=NVIDIA,
+                needed_by=first if place == places[0] else others,
             )
-            yield _nvidia_file(plan, role, spelling.folder.format(own=_OWN_FOLDERS[role]), name, needed_by)
-    folder = f"nvidia/cudnn/{spelling.folder.rpartition('/')[2]}"
-    for name in (main, *parts):
-        needed_by = by_provider if name == main else f"{main} opens it, or what it opens"
-        yield _nvidia_file(plan, "cudnn", folder, name, needed_by)
 
 
-def _spelling(platform: str, cuda: str) -> _Spelling:
-    major = cuda.partition(".")[0]
-    spelling = _SPELLINGS.get(f"{platform.partition('-')[0]}-cuda{major}")
-    if spelling is None:
+_USES = {"nvrtc": "opens it", "cudnn": "opens it, or what it opens"}
+"""What a role's first library does with the others, by role."""
+
+
+def _name(place: str) -> str:
+    return place.rpartition("/")[2]
+
+
+def _places(platform: str, cuda: str) -> Mapping[str, Sequence[str]]:
+    places = _PLACES.get(f"{platform.partition('-')[0]}-cuda{cuda.partition('.')[0]}")
+    if places is None:
         raise ValidationError(
             f"CUDA {cuda} on {platform}: what NVIDIA's wheels for it hold was never looked up",
             advice="Packages are made with CUDA 12 and 13 on Linux, and with CUDA 12 on Windows.",
         )
-    return spelling
-
-
-def _nvidia_file(plan: BuildPlan, role: str, folder: str, library: str, needed_by: str) -> RequiredFile:
-    return RequiredFile(
-        path=f"{LIB}{library}",
-        source=_wheel(plan, role),
-        places=(f"{folder}/{library}",),
-        licence=CUDNN_LICENCE if role == "cudnn" else CUDA_LICENCE,
-        vendor=NVIDIA,
-        needed_by=needed_by,
-    )
+    return places
 
 
 def _nvidia_licences(plan: BuildPlan) -> Iterator[RequiredFile]:

@@ -49,11 +49,11 @@ _STRIPPED = "as it is made it has device code; this copy has none"
 def summary(libraries: Sequence[Inspected]) -> str:
     """Return sentences on the GPUs that all libraries of a source run on together."""
     unread = [item for item in libraries if item.problem]
+    share = _of(len(unread), len(libraries), "libraries")
     if unread and len(unread) == len(libraries):
         return "Nothing is known: none of its libraries can be read."
     if sum(item.size for item in unread) > sum(item.size for item in libraries if item.coverage):
         largest = max(unread, key=lambda item: item.size).name.rpartition("/")[2]
-        share = _of(len(unread), len(libraries), "libraries")
         return (
             f"Which GPUs it runs on is not known: {share} cannot be read, and {printable(largest)} may hold "
             "most of its code."
@@ -66,7 +66,8 @@ def summary(libraries: Sequence[Inspected]) -> str:
         sentences.append(f"Doubtful on {where(doubtful) if len(doubtful) < len(found) else 'all of them'}.")
     sentences += _lacking_elsewhere(libraries, support)
     if unread:
-        sentences.append(_unread_warning(len(unread), len(libraries)))
+        what = "it holds" if len(unread) == 1 else "they hold"
+        sentences.append(f"But {share} cannot be read: what {what} is not known.")
     return " ".join(sentences)
 
 
@@ -166,11 +167,6 @@ def counts(tally: ContainerTally) -> str:
     (first, how), *rest = [(count, how) for count, how in parts if count] or [(0, "with anything to run")]
     others = "".join(f", {count:,} {how}" for count, how in rest)
     return f"{_of(first, tally.total, 'containers')} {how}{others}"
-
-
-def _unread_warning(unread: int, total: int) -> str:
-    what = "it holds" if unread == 1 else "they hold"
-    return f"But {_of(unread, total, 'libraries')} cannot be read: what {what} is not known."
 
 
 def _in_part(libraries: Sequence[Inspected], devices: Sequence[Capability]) -> str:

@@ -21,7 +21,7 @@ from typing import IO, Iterator, List, Optional, Tuple, Union, cast
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from builder.errors import IntegrityError
-from builder.files.decompression import AGAIN, CheckedStream
+from builder.files.decompression import AGAIN, CheckedStream, damaged
 from builder.files.digest import CHUNK, Readable, chunks_in
 from builder.formats.text import printable
 
@@ -141,9 +141,7 @@ def tar_members(stream: Readable, limits: UnpackLimits, *, seeks: bool = False) 
         limits.take_member(info.offset_data - info.offset, info.size)
         yield info, CheckedStream(content, _DAMAGED, what) if content else None
     if any(chunk.strip(b"\0") for chunk in chunks_in(stream)):
-        raise IntegrityError(
-            f"{what} is damaged", cause="there are bytes behind the end of its tar", advice=AGAIN
-        )
+        raise damaged(what, "there are bytes behind the end of its tar")
 
 
 def is_tar(head: bytes) -> bool:
@@ -166,7 +164,7 @@ def _damage(what: str) -> Iterator[None]:
         yield
     except _DAMAGED as error:
         cause = str(error) if isinstance(error, tarfile.TarError) else "a header in it is broken"
-        raise IntegrityError(f"{what} is damaged", cause=cause, advice=AGAIN) from error
+        raise damaged(what, cause) from error
 
 
 def _content(tar: tarfile.TarFile, info: tarfile.TarInfo) -> Optional[IO[bytes]]:
@@ -304,8 +302,7 @@ def opened_zip(path: Path, what: str, advice: str = AGAIN) -> Iterator[ZipFile]:
         with ZipFile(path) as archive:
             yield archive
     except _DAMAGED_ZIP as error:
-        cause = str(error) or type(error).__name__
-        raise IntegrityError(f"{what} is damaged", cause=cause, advice=advice) from error
+        raise damaged(what, str(error) or type(error).__name__, advice) from error
 
 
 @contextmanager

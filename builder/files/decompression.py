@@ -122,6 +122,11 @@ def readable(form: Form) -> bool:
     return True
 
 
+def damaged(what: str, cause: str, advice: str = AGAIN) -> IntegrityError:
+    """Return the error for bytes that are not those that were written."""
+    return IntegrityError(f"{what} is damaged", cause=cause, advice=advice)
+
+
 class CheckedStream:
     """A stream that raises ``IntegrityError`` for exceptions in ``damage``; ``what`` names it in errors."""
 
@@ -142,9 +147,7 @@ class CheckedStream:
         except self._damage as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise  # the disk failed, not the bytes: gzip's and bz2's own errors have no number
-            raise IntegrityError(
-                f"{self._what} is damaged", cause=str(error) or type(error).__name__, advice=AGAIN
-            ) from error
+            raise damaged(self._what, str(error) or type(error).__name__) from error
 
     def peek(self, size: int) -> bytes:
         """Return the next ``size`` bytes, fewer only at the end, and leave them to be read."""
@@ -212,7 +215,7 @@ def _require_frames(file: Path, what: str, *, whole: bool) -> None:
                 return
             at = _end_of_frame(source, at, head)
     if at > size:
-        raise IntegrityError(f"{what} is damaged", cause="a zstd frame ends early", advice=AGAIN)
+        raise damaged(what, "a zstd frame ends early")
 
 
 def _end_of_frame(source: IO[bytes], at: int, head: bytes) -> int:
@@ -236,9 +239,7 @@ def _require_window(head: bytes, what: str) -> None:
     """Raise ``IntegrityError`` without a window, or for one that is longer than packages have."""
     size = window_of(head)
     if not size:  # the program zstd reads gzip, xz and lz4 too
-        raise IntegrityError(
-            f"{what} is damaged", cause="it has something else than zstd frames", advice=AGAIN
-        )
+        raise damaged(what, "it has something else than zstd frames")
     if size > 1 << WINDOW_LOG:
         raise IntegrityError(
             f"{what}: its zstd frame needs a window of {amount(size)}, and packages have at most "
@@ -292,7 +293,7 @@ class _Reader:
             with output_of(self.argv, source, quiet=quiet) as stream:
                 yield CheckedStream(stream, (), what)
         except CommandError as error:
-            raise IntegrityError(f"{what} is damaged", cause=str(error), advice=AGAIN) from error
+            raise damaged(what, str(error)) from error
 
     def works(self) -> bool:
         try:

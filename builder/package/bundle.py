@@ -32,7 +32,7 @@ from builder.contents.required_files import (
     RequiredFile,
     required_files,
 )
-from builder.contents.rules.wheel_records import check_unmodified, recorded
+from builder.contents.rules.wheel_records import check_recorded, recorded
 from builder.contents.sbom import describe_bom, source_entry
 from builder.errors import CheckFailedError, ConfigError, IntegrityError
 from builder.files.atomic_write import write_file
@@ -40,15 +40,7 @@ from builder.files.digest import LocalFile, file_digest
 from builder.finding import Code, Finding, require_no_errors
 from builder.formats.json_values import json_text
 from builder.formats.manifest import WheelEntry
-from builder.formats.package_names import (
-    CUDA,
-    DIRECTML,
-    LIB,
-    WINDOWS,
-    Form,
-    Layout,
-    PackageName,
-)
+from builder.formats.package_names import CUDA, DIRECTML, LIB, WINDOWS, Form, Layout, PackageName
 from builder.io.archive.package_writer import PackageWriter
 from builder.io.archive.unpacking import digests_of
 from builder.io.cyclonedx import render_bom
@@ -235,7 +227,9 @@ def _hashed(checked: CheckedContent, what: str) -> tuple[Member, ...]:
     """Return the members with the digest that each must have: of wheels' files, that of their RECORD."""
     digests, findings = recorded(checked.members, checked.record)
     before = digests_of(checked.originals)
-    require_no_errors([*findings, *check_unmodified(checked.originals, before, checked.record)], what)
+    originals = [member.of_bytes(before[member.path]) for member in checked.originals]
+    records = {member.source: checked.record(member.source) for member in originals}
+    require_no_errors([*findings, *check_recorded(originals, records)], what)
     rest = [member for member in checked.members if member.path not in digests]
     digests |= digests_of(rest)
     return tuple(member.of_bytes(digests[member.path]) for member in checked.members)

@@ -126,7 +126,7 @@ class Verifier:
         there = [member for member in members if member.file.is_file()]  # findings name missing files
         findings = list(check_completed(manifest, digests_of(there)))
         records = {source: record_text(tree) for source, tree in wheels.items()}
-        require_no_errors([*findings, *check_recorded(manifest, records)], what)
+        require_no_errors([*findings, *check_recorded(manifest.files, records)], what)
         return files
 
     def _run_models(self, package: Path, manifest: Manifest, files: Mapping[str, Path], what: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from builder.binary.coverage import LibraryCoverage, Support, lacking, promised_by, sass_everywhere
 from builder.binary.fatbin_format import Container, Kind
@@ -56,15 +56,6 @@ def native_in(containers: Sequence[Container], version: str | None) -> tuple[Arc
     return tuple(sorted(frozenset.intersection(*whole))) if whole else ()
 
 
-def _widening(variant: Variant, arches: Iterable[Arch]) -> tuple[Arch, ...]:
-    """Return the architectures found for capabilities that a variant promises by being widened."""
-    if not variant.widen:
-        return ()
-    promised = {device.number for device in promised_devices(variant)}
-    promised -= {arch.number for arch in variant.sm}
-    return tuple(sorted(arch for arch in arches if arch.number in promised))
-
-
 def _containers_meant_for(
     containers: Sequence[Container], arch: Arch, unit_sets: Sequence[UnitSet]
 ) -> Sequence[Container]:
@@ -108,12 +99,9 @@ def _surplus(
     severity: Severity,
     unit_sets: Sequence[UnitSet],
 ) -> Iterator[Finding]:
-    wanted = (
-        *variant.sm,
-        *_widening(variant, arches),
-        *(arch for unit_set in unit_sets for arch in unit_set.sass),
-    )
+    wanted = (*variant.sm, *(arch for unit_set in unit_sets for arch in unit_set.sass))
     numbers = {arch.number for arch in wanted}
+    numbers |= {device.number for device in promised_devices(variant)} if variant.widen else set()
     surplus = sorted(arch for arch in arches if arch.number not in numbers)
     if surplus:
         yield Finding(

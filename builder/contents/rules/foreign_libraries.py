@@ -12,7 +12,6 @@ import pkgutil
 from collections.abc import Iterator, Mapping, Sequence
 
 from builder.binary.library import Reading, wheel_version
-from builder.binary.pe import Pe
 from builder.binary.pe_macho import LINKS, ForeignLibrary
 from builder.contents.required_files import libraries
 from builder.finding import Code, Finding, Severity
@@ -70,7 +69,10 @@ def check_imports(readings: Sequence[Reading]) -> Iterator[Finding]:
     """Yield E002 for missing imports, E003 for missing DLLs that are opened, E017 for Microsoft's runtime."""
     inside = frozenset(_name(read.path) for read in readings if read.dll)
     for reading in readings:
-        imports = _imported(reading.dll) if reading.dll else {}
+        if reading.dll is None:
+            continue
+        forwards, needed = reading.dll.forwards, reading.dll.needed
+        imports = {**dict.fromkeys(forwards, "forwards to"), **dict.fromkeys(needed, "imports")}
         missing = {name: how for name, how in imports.items() if not _is_there(name, inside)}
         users = [name for name in missing if _fits(name, _RUN_TIME)]
         for name, how in missing.items():
@@ -82,8 +84,14 @@ def check_imports(readings: Sequence[Reading]) -> Iterator[Finding]:
                     wanted=f"{LIB}{name} in the package, or a DLL that every Windows has",
                 )
         if users:
-            yield _left_to_the_user(reading.path, users)
-        for name in reading.dlopens if reading.dll else ():
+            yield Finding(
+                code=Code.E017,
+                path=reading.path,
+                message=f"imports {', '.join(users)}, which Windows lacks as it is installed",
+                wanted="Microsoft's Visual C++ Redistributable (x64) where the package runs",
+                severity=Severity.WARNING,
+            )
+        for name in reading.dlopens:
             if not _is_there(name, inside):
                 yield Finding(
                     code=Code.E003,
@@ -91,21 +99,6 @@ def check_imports(readings: Sequence[Reading]) -> Iterator[Finding]:
                     message=f"opens {name} at run time, and the package does not hold it",
                     wanted=f"{LIB}{name}",
                 )
-
-
-def _left_to_the_user(path: str, names: Sequence[str]) -> Finding:
-    return Finding(
-        code=Code.E017,
-        path=path,
-        message=f"imports {', '.join(names)}, which Windows lacks as it is installed",
-        wanted="Microsoft's Visual C++ Redistributable (x64) where the package runs",
-        severity=Severity.WARNING,
-    )
-
-
-def _imported(dll: Pe) -> Mapping[str, str]:
-    """Return the DLLs that a DLL imports or forwards to, each with the verb for messages."""
-    return {**dict.fromkeys(dll.forwards, "forwards to"), **dict.fromkeys(dll.needed, "imports")}
 
 
 def _is_there(name: str, inside: frozenset[str]) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import csv
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from builder.binary.library_names import NVIDIA
@@ -16,7 +16,7 @@ from builder.contents.package_manifest import BUILT, Member
 from builder.errors import IntegrityError
 from builder.files.digest import Digest
 from builder.finding import Code, Finding
-from builder.formats.manifest import Manifest
+from builder.formats.manifest import FileEntry
 
 _HASHED = 2
 """Least number of fields of a row with a hash: path and hash; the size may be missing."""
@@ -59,70 +59,47 @@ def recorded(
     are marked as modified. ``record`` returns the text of a wheel's ``RECORD`` by the wheel's ``Input.key``.
     The files are not read; the writer of the archive hashes them and compares.
     """
+    theirs = [member for member in members if member.source != BUILT and not member.modified]
+    rows = {source: read_rows(record(source), source) for source in sorted({one.source for one in theirs})}
     digests, findings = {}, []
-    for member, row in _with_rows(members, record):
+    for member in theirs:
+        row = rows[member.source].get(member.member) if member.member else None
         if row is not None and row.size is not None:
             digests[member.path] = Digest(row.size, row.sha256)
         else:
             lacks = "size" if row else "line"
             message = f"RECORD of {member.source} has no {lacks} for {member.member}"
             findings.append(Finding(Code.B001, member.path, message))
-    return digests, [*findings, *_modified(members)]
+    findings += [
+        Finding(Code.B001, member.path, "NVIDIA's terms allow it only unmodified")
+        for member in members
+        if member.modified and member.vendor == NVIDIA
+    ]
+    return digests, findings
 
 
-def check_unmodified(
-    members: Sequence[Member], digests: Mapping[str, Digest], record: Callable[[str], str]
-) -> list[Finding]:
-    """Return B001 for each file that differs from its wheel's, and each NVIDIA file marked as modified.
-
-    ``digests``: those of the files themselves, by member path. ``record``: as for ``recorded``. Files marked
-    as modified are not compared.
-    """
-    compared = (
-        finding
-        for member, row in _with_rows(members, record)
-        for finding in _differing(member.path, member.source, digests[member.path], row)
-    )
-    return [*compared, *_modified(members)]
-
-
-def check_recorded(manifest: Manifest, records: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield B001 for each file of a manifest whose digest differs from that of the wheel that it names.
+def check_recorded(files: Iterable[FileEntry], records: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield B001 for each file whose size and sha256 differ from those of the wheel that it names.
 
     ``records``: the texts of ``RECORD`` by ``Input.key``, of the wheels that are available. A modified file
     of ORT's only has to be named in RECORD; NVIDIA's files are always compared.
     """
     known = {source: read_rows(text, source) for source, text in records.items()}
-    for entry in manifest.files:
+    for entry in files:
         if entry.source in known:
             row = known[entry.source].get(entry.member) if entry.member else None
             if row is None or entry.vendor == NVIDIA or not entry.modified:
-                yield from _differing(entry.path, entry.source, Digest(entry.size, entry.sha256), row)
+                yield from _differing(entry, row)
 
 
-def _with_rows(
-    members: Sequence[Member], record: Callable[[str], str]
-) -> Iterator[tuple[Member, RecordRow | None]]:
-    """Yield the unmodified files from wheels with their rows; each RECORD is read once."""
-    theirs = [member for member in members if member.source != BUILT and not member.modified]
-    rows = {source: read_rows(record(source), source) for source in sorted({one.source for one in theirs})}
-    for member in theirs:
-        yield member, rows[member.source].get(member.member) if member.member else None
-
-
-def _modified(files: Sequence[Member]) -> Iterator[Finding]:
-    for file in files:
-        if file.modified and file.vendor == NVIDIA:
-            yield Finding(Code.B001, file.path, "NVIDIA's terms allow it only unmodified")
-
-
-def _differing(path: str, source: str, digest: Digest, row: RecordRow | None) -> Iterator[Finding]:
+def _differing(entry: FileEntry, row: RecordRow | None) -> Iterator[Finding]:
+    digest = Digest(entry.size, entry.sha256)
     if row and row.sha256 == digest.sha256 and row.size in (None, digest.size):
         return
     yield Finding(
         code=Code.B001,
-        path=path,
-        message=f"it is not the file of {source}",
+        path=entry.path,
+        message=f"it is not the file of {entry.source}",
         wanted=str(row or "a line in RECORD"),
         got=str(digest),
     )

@@ -42,6 +42,8 @@ NAME = "ortpacks-legacy-1.30.0-cuda12.9-plugin"
 
 PROVIDER = "lib/libonnxruntime_providers_cuda.so"
 
+TEXTS = ("LICENSE", "ThirdPartyNotices.txt")
+
 ENTRY = PluginEntry(PROVIDER, ("CUDAExecutionProvider",), "1.24.4", 30, "ab" * 32)
 
 
@@ -132,10 +134,7 @@ def test_it_holds_no_host_library_no_bridge_and_nothing_it_does_not_link() -> No
 
 
 def test_its_package_says_which_hosts_register_it(tmp_path: Path) -> None:
-    site = site_in(tmp_path)
-    for name in ("LICENSE", "ThirdPartyNotices.txt"):
-        (tmp_path / "artifact" / name).write_text(name)
-    made = site.bundle(planned())
+    made = site_in(tmp_path, *TEXTS).bundle(planned())
     assert {one.name.removesuffix(".zst").removesuffix(".gz") for one in made} == {
         *(f"{NAME}-linux-x64.tar", f"{NAME}-thin-linux-x64.tar")
     }
@@ -153,10 +152,7 @@ def test_its_package_says_which_hosts_register_it(tmp_path: Path) -> None:
 
 
 def test_the_bare_container_loads_it_and_runs_nothing(tmp_path: Path) -> None:
-    site = site_in(tmp_path)
-    for name in ("LICENSE", "ThirdPartyNotices.txt"):
-        (tmp_path / "artifact" / name).write_text(name)
-    manifest = loads(manifest_bytes(site.bundle(planned())[0].path), "it")
+    manifest = loads(manifest_bytes(site_in(tmp_path, *TEXTS).bundle(planned())[0].path), "it")
     said = {
         (f"{LISTING}\nsmoke\n", 0): [],
         (f"{LISTING}ldd /opt/p/lib/libx.so\n\tlibgone.so.1 => not found\n\nsmoke\n", 0): [Code.B018],

@@ -59,8 +59,11 @@ class Site:
         return copy
 
 
-def site_in(folder: Path) -> Site:
+def site_in(folder: Path, *compiled: str) -> Site:
+    """Return a site in ``folder``; its artifact holds the text files ``compiled`` too."""
     artifact(folder / "artifact")
+    for name in compiled:
+        (folder / "artifact" / name).write_text(name)
     (folder / "LICENSE").write_text("MIT\n")
     (folder / "dist").mkdir()
     reporter = FakeReporter()

@@ -21,12 +21,6 @@ def test_a_package_holds_eighteen_libraries_and_the_licences_of_their_owners(tol
     told("\n".join(f"{file.path} {file.source and file.source.key} {file.licence}" for file in files))
 
 
-TEXTS = {
-    "licenses/onnxruntime-third-party.txt": "onnxruntime/ThirdPartyNotices.txt",
-    "licenses/onnxruntime.txt": "onnxruntime/LICENSE",
-}
-
-
 @pytest.mark.parametrize(
     ("provider", "platform"),
     [
@@ -88,11 +82,3 @@ def test_cuda_13_has_the_same_libraries_for_arm_and_none_for_windows(refused: Re
     assert libraries_of("linux-arm64", "13.0") == libraries_of("linux-x64", "13.0")
     with refused(ValidationError):
         libraries_of("win-x64", "13.0")
-
-
-def test_nothing_of_a_package_that_is_compiled_whole_is_the_official_wheel_s() -> None:
-    made = plan(host=Host.SOURCE)
-    found = {file.path: file for file in required_files(made)}
-    assert made.ort_wheel not in {file.source for file in found.values()}
-    texts = {path: name.rpartition("/")[2] for path, name in TEXTS.items()}
-    assert {path: found[path].places[0] for path in texts} == texts

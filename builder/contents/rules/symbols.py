@@ -17,7 +17,7 @@ from builder.binary.library import Library
 from builder.binary.library_names import BRIDGE, HOST, ONNXRUNTIME
 from builder.contents.rules.dependencies import missing, reachable
 from builder.finding import Code, Finding
-from builder.formats.text import abridged, shortened
+from builder.formats.text import abridged, grouped, shortened
 
 _CUDA_DRIVER = "libcuda.so.1"
 
@@ -29,8 +29,6 @@ The official provider of 1.31.1 needs ``libcuda.so.1`` and its symbol ``cuTensor
 """
 
 _PROVIDERS = "libonnxruntime_providers_"
-
-_ANY = "*"
 
 _SHOWN = 6
 """Most symbols that a message names."""
@@ -97,32 +95,24 @@ def _lacking(library: Library, scope: Sequence[Library], by_name: Mapping[str, L
     Versioned symbols of libraries outside the package are left out, and so are the driver's where a library
     in scope needs the driver.
     """
-    defined = set(_definitions(scope))
+    defined = grouped((one.name, one.version) for other in scope for one in other.elf.symbols.exports)
     driver = any(_CUDA_DRIVER in other.elf.needed for other in scope)
     return [
         ask
         for ask in library.elf.symbols.asks
         if not (ask.version and ask.library not in by_name)
-        and defined.isdisjoint(_answers(ask))
+        and not _is_defined(ask, defined.get(ask.name, []))
         and not (driver and _OF_CUDA_DRIVER.fullmatch(ask.name))
     ]
 
 
-def _definitions(scope: Sequence[Library]) -> Iterator[tuple[str, str]]:
-    for export in (export for library in scope for export in library.elf.symbols.exports):
-        yield export.name, export.version
-        yield export.name, _ANY
-
-
-def _answers(ask: Symbol) -> tuple[tuple[str, str], ...]:
-    """Return the definitions that satisfy a symbol, as names and versions.
+def _is_defined(ask: Symbol, versions: Sequence[str]) -> bool:
+    """Return whether definitions of these ``versions`` satisfy a symbol of their name.
 
     Any version satisfies a symbol without a version. Its own version and none satisfy one with a version.
     Source: glibc's ``elf/dl-lookup.c``, ``check_match``.
     """
-    if not ask.version:
-        return ((ask.name, _ANY),)
-    return (ask.name, ask.version), (ask.name, "")
+    return not {ask.version, ""}.isdisjoint(versions) if ask.version else bool(versions)
 
 
 def _not_api(library: Library) -> Iterator[Finding]:

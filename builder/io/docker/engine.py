@@ -198,7 +198,7 @@ class DockerEngine:
             message = str(error.explanation or error).strip()
             raise (NotThereError if isinstance(error, NotFound) else TransferError)(
                 f"{reference} cannot be resolved",
-                cause=root_cause(message),
+                cause=_root_cause(message),
                 advice="Check the network, or use --base assembled, which needs no image registry.",
             ) from error
         except RequestException as error:
@@ -495,7 +495,7 @@ def _require_socket(host: str) -> None:
         raise DockerException("there is no such socket")
 
 
-def root_cause(message: str) -> str:
+def _root_cause(message: str) -> str:
     """Return the last clause of Docker's first sentence.
 
     Of ``Get "https://...": dial tcp: no such host`` it is ``no such host``.

@@ -12,7 +12,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from builder.config.inputs import REDIST, Input, InputKind, Lock, Pin
+from builder.config.inputs import Input, InputKind, Lock, Pin
 from builder.errors import (
     BuilderError,
     ConfigError,
@@ -105,15 +105,22 @@ def test_a_cached_file_that_rotted(tmp_path: Path, body: bytes) -> None:
         (ITEM, None, False, ConfigError),
         (ITEM, Pin(), False, ConfigError),
         (Input(InputKind.GIT, "https://git.example/o/n@v1"), Pin(revision="0" * 40), False, ConfigError),
+        (WHEEL, None, False, ValidationError),
+        (WHEEL, None, True, ConfigError),
     ],
-    ids=["offline", "not in the lock", "an open pin", "a git tag is no file"],
+    ids=[
+        *("offline", "not in the lock", "an open pin", "a git tag is no file"),
+        *("on no index", "on no index, offline"),
+    ],
 )
 def test_what_may_not_enter_is_told_and_not_asked_for(
     tmp_path: Path, refused: Refused, item: Input, pin: Pin | None, offline: bool, error: type[BuilderError]
 ) -> None:
-    source = FakeSource()
+    """Defect: ``Run ./run lock`` was said of a version that no index has."""
+    source, on_no_index = FakeSource(), Mock(side_effect=ValidationError("no index has it"))
+    made = store(tmp_path, source, pin=pin, item=item, offline=offline)
     with refused(error):
-        store(tmp_path, source, pin=pin, item=item, offline=offline).fetch(item)
+        replace(made, require_wheel=on_no_index).fetch(item)
     assert source.calls == []
 
 
@@ -172,18 +179,6 @@ def test_what_is_absent_is_known_in_bytes(tmp_path: Path) -> None:
     here.fetch(ITEM)
     (tmp_path / "unpacked" / ("1" * 64)).mkdir(parents=True)
     assert [here.absent(item) for item in (ITEM, wheel)] == [(0, 0), (50, 0)]
-
-
-@pytest.mark.parametrize(
-    ("item", "offline", "error"),
-    [(WHEEL, False, ValidationError), (WHEEL, True, ConfigError), (ITEM, False, ConfigError)],
-)
-def test_a_wheel_without_a_pin(tmp_path: Path, item: Input, offline: bool, error: type[BuilderError]) -> None:
-    """Defect: ``Run ./run lock`` was said of a version that no index has."""
-    on_no_index = Mock(side_effect=ValidationError("no index has it"))
-    made = store(tmp_path, FakeSource(), pin=None, item=item, offline=offline)
-    with pytest.raises(error):
-        replace(made, require_wheel=on_no_index).fetch(item)
 
 
 NVCC = Input(InputKind.REDIST, "12.9.1/cuda_nvcc")
@@ -293,6 +288,3 @@ def test_a_web_page_in_the_place_of_a_file_is_told_and_not_kept(
     with refused(IntegrityError):
         download_url(mirror, Input(InputKind.URL, "https://host.example/a/b.zip"), None, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["served"]
-    lay(folder, f"{REDIST.removeprefix('https://')}/redistrib_12.9.1.json", page)
-    with pytest.raises(IntegrityError, match="is a web page"):
-        download_redist(mirror, NVCC, None, tmp_path)

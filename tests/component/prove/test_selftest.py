@@ -38,7 +38,7 @@ TOP = "ortpacks-legacy-1.21.0-cuda12.9-minimal-linux-x64"
 def tried(engine: FakeEngine, trials: Sequence[SelftestTrial] = TWO) -> Sequence[Finding]:
     made = sample_manifest()
     manifest = replace(made, name=TOP, onnxruntime=replace(made.onnxruntime, version="1.21.0"))
-    return selftest(manifest, {"lib/libx.so": LIBRARY}, replace(bench(engine), trials=trials))
+    return selftest(manifest, {"lib/libx.so": LIBRARY}, replace(bench(engine), trials=tuple(trials)))
 
 
 def saying(stdout: str, code: int = 0, stderr: str = "") -> FakeEngine:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import sys
 import uuid
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from zipfile import ZipFile, ZipInfo
 
 from packaging.tags import Tag, compatible_tags, cpython_tags, mac_platforms
@@ -131,8 +132,10 @@ def _arguments(platforms: Sequence[str], python: str, implementation: str, abis:
 
 _FETCH_AGAIN = "Delete the wheel and run again to fetch it anew; else its index serves a broken one."
 
-_SIGNATURES = ("RECORD", "RECORD.jws", "RECORD.p7s")
-"""Files of ``*.dist-info`` whose hash RECORD cannot contain."""
+_RECORD = re.compile(r"[^/]+\.dist-info/RECORD")
+
+_UNHASHED = re.compile(r"(?:.*/)?[^/]+\.dist-info/RECORD(?:\.jws|\.p7s)?")
+"""RECORD and its signatures, whose hashes it cannot contain."""
 
 
 def unpack_wheel(wheel: Path, tree: Path) -> None:
@@ -187,17 +190,12 @@ def opened_wheel(wheel: Path) -> Iterator[ZipFile]:
 
 
 def _read_record(archive: ZipFile, wheel: Path) -> dict[str, str]:
-    names = [name for name in archive.namelist() if _is_record(name)]
+    names = [name for name in archive.namelist() if _RECORD.fullmatch(name)]
     if len(names) != 1:
         what = f"{wheel} has {len(names)} files *.dist-info/RECORD; a wheel has one."
         raise IntegrityError(what, advice=_FETCH_AGAIN)
     rows = read_rows(archive.read(names[0]).decode(errors="replace"), str(wheel))
     return {path: row.sha256 for path, row in rows.items()}
-
-
-def _is_record(name: str) -> bool:
-    path = PurePosixPath(name)
-    return path.name == "RECORD" and len(path.parts) == 2 and path.parent.suffix == ".dist-info"  # noqa: PLR2004
 
 
 def _compare_files(archive: ZipFile, wheel: Path, take: Callable[[ZipInfo], str]) -> None:
@@ -235,7 +233,7 @@ def _require_same_names(members: list[ZipInfo], wanted: Mapping[str, str], wheel
     """Raise ``IntegrityError`` unless RECORD and the zip name the same files, each once, inside the tree."""
     names = [info.filename for info in members]
     outside = [name for name in names if not is_plain(name)]
-    unlisted = [name for name in names if name not in wanted and not _is_signature(name)]
+    unlisted = [name for name in names if name not in wanted and not _UNHASHED.fullmatch(name)]
     missing = sorted(set(wanted) - set(names))
     twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
     for what, found in (
@@ -247,11 +245,6 @@ def _require_same_names(members: list[ZipInfo], wanted: Mapping[str, str], wheel
         if found:
             message = f"{wheel}: {found[0]} {what} ({len(found)} such files)."
             raise IntegrityError(message, advice=_FETCH_AGAIN)
-
-
-def _is_signature(name: str) -> bool:
-    path = PurePosixPath(name)
-    return path.name in _SIGNATURES and path.parent.suffix == ".dist-info"
 
 
 def _extract(archive: ZipFile, folder: Path, info: ZipInfo) -> str:

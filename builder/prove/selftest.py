@@ -120,38 +120,27 @@ def selftest(manifest: Manifest, files: Mapping[str, Path], bench: SelftestBench
     ``files`` are the package's, by their paths in it. Findings: B018 for the loader, B010 to B013 for the
     models. A plug-in has no host library to run a model with.
     """
-    top, cuda = manifest.name, manifest.provider == CUDA
-    if manifest.plugin:
-        return _loads(top, files, bench)
+    top = manifest.name
     bench = replace(bench, trials=trials_for(manifest, bench.trials))
     with tempfile.TemporaryDirectory(prefix="ortpacks-selftest-") as folder:
-        request = _request(top, files, bench, Path(folder))
-        done = bench.engine.run(request)
+        done = bench.engine.run(_request(manifest, files, bench, Path(folder)))
     listing, smoked, answers = done.stdout.partition(f"\n{_SMOKE}")
     loaded = check_ldd(listing, top) if smoked else ()
     if done.code != 0 or not smoked:
-        return (*loaded, _crash(top, done, request.seconds))
+        return (*loaded, _crash(top, done))
+    if manifest.plugin:
+        return loaded
     references = {trial.name: bench.stock_outputs(trial.model, trial.inputs) for trial in bench.trials}
     verdict = judge(
         answers,
         references,
         manifest.onnxruntime.version,
         top,
-        cuda=cuda,
+        cuda=manifest.provider == CUDA,
         waits=waits_for_driver(listing),
         within={trial.name: trial.on_cpu for trial in bench.trials},
     )
     return (*loaded, *verdict)
-
-
-def _loads(top: str, files: Mapping[str, Path], bench: SelftestBench) -> tuple[Finding, ...]:
-    script = f"{_FOLDER}/selftest.sh"
-    own = {script: bench.script, **{f"/opt/{top}/{path}": file for path, file in files.items()}}
-    argv = ("/bin/sh", script, f"/opt/{top}/lib", "true")
-    done = bench.engine.run(ContainerRun(image=bench.image, argv=argv, seconds=_SECONDS, files=own))
-    listing, ended, _ = done.stdout.partition(f"\n{_SMOKE}")
-    crashed = () if ended and done.code == 0 else (_crash(top, done, _SECONDS),)
-    return (*(check_ldd(listing, top) if ended else ()), *crashed)
 
 
 def trials_for(manifest: Manifest, trials: Sequence[SelftestTrial]) -> tuple[SelftestTrial, ...]:
@@ -164,21 +153,19 @@ def trials_for(manifest: Manifest, trials: Sequence[SelftestTrial]) -> tuple[Sel
     return tuple(trial for trial in trials if not (bare and trial.contrib))
 
 
-def _request(top: str, package: Mapping[str, Path], bench: SelftestBench, folder: Path) -> ContainerRun:
-    library = f"/opt/{top}/lib"
+def _request(
+    manifest: Manifest, package: Mapping[str, Path], bench: SelftestBench, folder: Path
+) -> ContainerRun:
+    top = f"/opt/{manifest.name}"
     script, smoke = f"{_FOLDER}/selftest.sh", f"{_FOLDER}/ortpacks-smoke"
-    return ContainerRun(
-        image=bench.image,
-        argv=("/bin/sh", script, library, smoke, f"{library}/{HOST}", *_arguments(bench.trials)),
-        seconds=_SECONDS,
-        files={
-            script: bench.script,
-            smoke: bench.smoke,
-            **{_model(trial): trial.model for trial in bench.trials},
-            **_inputs(bench.trials, folder),
-            **{f"/opt/{top}/{path}": file for path, file in package.items()},
-        },
-    )
+    command = ["true"]
+    files = {script: bench.script, **{f"{top}/{path}": file for path, file in package.items()}}
+    if not manifest.plugin:
+        command = [smoke, f"{top}/lib/{HOST}", *_arguments(bench.trials)]
+        models = {_model(trial): trial.model for trial in bench.trials}
+        files |= {smoke: bench.smoke, **models, **_inputs(bench.trials, folder)}
+    argv = ("/bin/sh", script, f"{top}/lib", *command)
+    return ContainerRun(image=bench.image, argv=argv, seconds=_SECONDS, files=files)
 
 
 def _arguments(trials: Sequence[SelftestTrial]) -> list[str]:
@@ -208,12 +195,12 @@ def _place(trial: SelftestTrial, item: Tensor) -> str:
     return f"{_FOLDER}/{trial.name}/{item.name}"
 
 
-def _crash(top: str, done: Completed, seconds: int) -> Finding:
+def _crash(top: str, done: Completed) -> Finding:
     output = (done.stderr.strip() or done.stdout.strip())[-2000:]
     what = "the smoke program failed in a bare container"
     if done.code == OVERTIME:
         what = (
-            f"the smoke program did not end within {seconds} s in a bare container. Try it again on an idle "
+            f"the smoke program did not end within {_SECONDS} s in a bare container. Try it again on an idle "
             "machine; else the provider waits for a driver, which docs/quirks.md has a patch for"
         )
     return Finding(
@@ -242,8 +229,10 @@ def judge(
     difference of a model's outputs by its name. A finding that holds for every model is returned once.
     """
     try:
-        replies = [_answer(line) for line in answers.splitlines()]
+        replies = [json.loads(line) for line in answers.splitlines()]
     except ValueError:
+        replies = [None]
+    if not all(isinstance(reply, dict) for reply in replies):
         return (Finding(Code.B010, package, "the smoke program printed no JSON", got=answers[:200]),)
     if len(replies) != len(references):
         what = "the smoke program gave not one answer a model"
@@ -258,13 +247,6 @@ def judge(
             reply.get("outputs"), reference, package, model, (within or {}).get(model, TOLERANCE)
         )
     return tuple(dict.fromkeys(findings))
-
-
-def _answer(line: str) -> Mapping[str, object]:
-    reply = json.loads(line)
-    if not isinstance(reply, dict):
-        raise ValueError(line)  # noqa: TRY004 - a wrong value, as any other
-    return reply
 
 
 def _judge_cuda(reply: Mapping[str, object], package: str, *, waits: bool) -> Iterator[Finding]:

@@ -118,16 +118,6 @@ def merged(known: Mirror, releases: Sequence[MirrorRelease], folders: Collection
     return Mirror(FORMAT, (*newer, *kept))
 
 
-def tag_in(index: bytes) -> str | None:
-    """Return the tag that an ``index.json`` of any format names; ``None`` for any other bytes."""
-    try:
-        value = json.loads(index)
-    except (ValueError, RecursionError):
-        return None
-    tag = value.get("tag") if isinstance(value, dict) and "packages" in value else None
-    return tag if isinstance(tag, str) else None
-
-
 def loads(text: str | bytes, where: str) -> Mirror:
     """Return the list in a file's text; ``where`` names the file in errors.
 
@@ -438,24 +428,24 @@ class MirrorFolder:
                 if path.name != _LOCK:
                     path.unlink()
             elif path.name.endswith(_ASIDE):
-                self._bring_back(path)
-
-    def _bring_back(self, aside: Path) -> None:
-        public = self.root / aside.name.removesuffix(_ASIDE)
-        if os.path.lexists(public):
-            shutil.rmtree(aside)
-        else:
-            aside.rename(public)
+                public = self.root / path.name.removesuffix(_ASIDE)
+                if os.path.lexists(public):
+                    shutil.rmtree(path)
+                else:
+                    path.rename(public)
 
 
 def _release_in_folder(folder: Path) -> Iterator[tuple[int, MirrorRelease]]:
-    """Yield the release in ``folder``, if its index names it, after the time in ns when it became public."""
-    path = folder / INDEX
-    with suppress(OSError):
-        with path.open("rb") as file:
+    """Yield the release in ``folder``, if its index names it, after the time in ns when it became public.
+
+    The index may be of any format. An unreadable one is nobody's.
+    """
+    with suppress(OSError, ValueError, RecursionError):
+        with (folder / INDEX).open("rb") as file:
             content = file.read(INDEX_LIMIT)
             public = os.fstat(file.fileno()).st_mtime_ns
-        if tag_in(content) == folder.name:
+        value = json.loads(content)
+        if isinstance(value, dict) and "packages" in value and value.get("tag") == folder.name:
             yield public, entry(folder.name, utc(public // 10**9), hashlib.sha256(content).hexdigest())
 
 

@@ -11,7 +11,6 @@ import tarfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from builder.contents.package_manifest import Member
@@ -34,8 +33,8 @@ def manifest_of(package: Path) -> Manifest:
 
 def manifest_bytes(package: Path) -> bytes:
     """Return the manifest's bytes, read from the head of the archive. Raises ``IntegrityError``."""
-    with _opened(package) as archive:
-        first, content = next(archive.members(), (tarfile.TarInfo(), None))
+    with _opened(package) as members:
+        first, content = next(members, (tarfile.TarInfo(), None))
         path = PurePosixPath(first.name)
         if (
             content is None
@@ -57,16 +56,16 @@ def members_of(package: Path) -> Iterator[tuple[str, Iterator[bytes]]]:
     archive and for anything but regular files under the package's own top folder.
     """
     seen: set[str] = set()
-    with _opened(package) as archive:
-        for info, content in archive.members():
-            if content is None or not plain_file(info):
+    with _opened(package) as members:
+        for info, content in members:
+            path = "/".join(inside(info.name, stem(package.name))) if plain_file(info) else ""
+            if content is None or not path:
                 what = f"{package}: {info.name!r} is no regular file: not unpacked."
                 raise IntegrityError(what, advice=AGAIN)
-            path = _safe_path(info.name, package)
             if path in seen:
                 raise IntegrityError(f"{package} holds {path} twice.", advice=AGAIN)
             seen.add(path)
-            yield path, archive.chunks(content)
+            yield path, _chunks(package, content)
 
 
 def texts_of(package: Path, paths: Collection[str]) -> Mapping[str, bytes]:
@@ -117,36 +116,8 @@ def unpack(folder: Path, path: str, chunks: Iterator[bytes]) -> Digest:
         return write_new(chunks, place_in(folder, path.split("/")), file_mode(path))
 
 
-@dataclass(frozen=True)
-class _Archive:
-    package: Path
-    stream: CheckedStream
-    """The tar's bytes, decompressed."""
-
-    def members(self) -> Iterator[TarMember]:
-        limits = UnpackLimits.of(str(self.package), self.package.stat().st_size)
-        return tar_members(self.stream, limits)
-
-    def chunks(self, content: CheckedStream) -> Iterator[bytes]:
-        """Yield a member's chunks. They are read outside of ``_opened``, so ``_next`` handles damage."""
-        while chunk := self._next(content):
-            yield chunk
-
-    @contextmanager
-    def damage(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            cause = error.strerror or str(error)
-            raise IntegrityError(f"{self.package} cannot be read", cause=cause, advice=AGAIN) from error
-
-    def _next(self, file: CheckedStream) -> bytes:
-        with self.damage():
-            return file.read(CHUNK)
-
-
 @contextmanager
-def _opened(package: Path) -> Iterator[_Archive]:
+def _opened(package: Path) -> Iterator[Iterator[TarMember]]:
     if not package.is_file():
         raise ValidationError(
             f"{package}: no such package", advice="`./run build` leaves its packages in dist/."
@@ -154,18 +125,28 @@ def _opened(package: Path) -> Iterator[_Archive]:
     with (
         package.open("rb") as file,
         decompressed(file, packing_in(form_of(package.name)), str(package), package) as stream,
+        _damage(package),
     ):
-        archive = _Archive(package, stream)
-        with archive.damage():
-            yield archive
+        yield tar_members(stream, UnpackLimits.of(str(package), package.stat().st_size))
 
 
-def _safe_path(name: str, package: Path) -> str:
-    """Return the path of a member below the top folder. Raises ``IntegrityError`` for the folder itself."""
-    path = "/".join(inside(name, stem(package.name)))
-    if not path:
-        raise IntegrityError(f"{package}: {name!r} is no regular file: not unpacked.", advice=AGAIN)
-    return path
+def _chunks(package: Path, content: CheckedStream) -> Iterator[bytes]:
+    """Yield a member's chunks. They are read outside of ``_opened``, which sees no damage in them."""
+    while True:
+        with _damage(package):
+            chunk = content.read(CHUNK)
+        if not chunk:
+            return
+        yield chunk
+
+
+@contextmanager
+def _damage(package: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        cause = error.strerror or str(error)
+        raise IntegrityError(f"{package} cannot be read", cause=cause, advice=AGAIN) from error
 
 
 def stream_files(files: Mapping[str, Path]) -> Iterator[bytes]:

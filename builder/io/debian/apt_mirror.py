@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from urllib.parse import quote
 
@@ -63,11 +62,8 @@ _SNAPSHOT = re.compile(r"\b\d{8}T\d{6}Z\b")
 _MIRROR_FILE = "mirror+file:"
 
 
-@dataclass(frozen=True, kw_only=True)
-class _AptEntry:
-    uri: str
-    suites: tuple[str, ...]
-    components: tuple[str, ...]
+_Entry = tuple[str, Sequence[str], Sequence[str]]
+"""URI, suites and components of an entry of apt's sources."""
 
 
 class AptMirrors:
@@ -118,38 +114,35 @@ def debian_mirrors(sources: Mapping[str, str]) -> tuple[str, ...]:
 
     URIs that end in ``/debian`` come first, because other vendors' archives use Debian's suite names too.
     """
-    entries = [entry for name, text in sources.items() for entry in _entries(name, text)]
-    uris = dict.fromkeys(entry.uri.rstrip("/") for entry in entries if _is_debian(entry))
+    entries = (entry for name, text in sources.items() for entry in _entries(name, text))
+    uris = dict.fromkeys(uri.rstrip("/") for uri, *where in entries if _is_debian(uri, *where))
     return tuple(sorted(uris, key=lambda uri: not uri.endswith(("/debian", "/debian.list"))))
 
 
-def _is_debian(entry: _AptEntry) -> bool:
-    named = any(_SUITE.fullmatch(suite) for suite in entry.suites)
-    return (
-        named and "main" in entry.components and entry.uri.startswith(("http://", "https://", _MIRROR_FILE))
-    )
+def _is_debian(uri: str, suites: Sequence[str], components: Sequence[str]) -> bool:
+    named = any(_SUITE.fullmatch(suite) for suite in suites)
+    return named and "main" in components and uri.startswith(("http://", "https://", _MIRROR_FILE))
 
 
-def _entries(name: str, text: str) -> Iterable[_AptEntry]:
+def _entries(name: str, text: str) -> Iterable[_Entry]:
     return _deb822(text) if name.endswith(".sources") else _one_line(text)
 
 
-def _one_line(text: str) -> Iterator[_AptEntry]:
+def _one_line(text: str) -> Iterator[_Entry]:
     """Yield the entries of lines like ``deb [arch=amd64] URI SUITE COMPONENT...``."""
     for line in text.splitlines():
         words = _OPTIONS.sub("", line.partition("#")[0]).split()
         if len(words) > 3 and words[0] in {"deb", "deb-src"}:  # noqa: PLR2004
-            yield _AptEntry(uri=words[1], suites=(words[2],), components=tuple(words[3:]))
+            yield words[1], words[2:3], words[3:]
 
 
-def _deb822(text: str) -> Iterator[_AptEntry]:
+def _deb822(text: str) -> Iterator[_Entry]:
     for stanza in stanzas(text):
         fields = {key.lower(): value.split() for key, value in stanza.items()}
         if fields.get("enabled") == ["no"]:
             continue
-        suites, components = (tuple(fields.get(key, ())) for key in ("suites", "components"))
         for uri in fields.get("uris", ()):
-            yield _AptEntry(uri=uri, suites=suites, components=components)
+            yield uri, fields.get("suites", ()), fields.get("components", ())
 
 
 def stanzas(text: str) -> Iterator[Mapping[str, str]]:

@@ -132,7 +132,7 @@ class DebianRootfs:
 
         Raises what ``slim`` raises.
         """
-        return _listed(self.slim(suite, packages, arch), _slim_packages)
+        return _listed(self.slim(suite, packages, arch), _of_slim)
 
     def _kept(self, suite: str, recipe: Sequence[str], what: str, make: Callable[[Path], None]) -> Path:
         """Return the tar of a recipe, which ``make`` writes unless the cache has it."""
@@ -148,7 +148,7 @@ class DebianRootfs:
 
     def packages(self, suite: str, packages: Sequence[str]) -> tuple[DebianPackage, ...]:
         """Return all packages installed in the tar that ``tar`` makes, sorted. Raises what ``tar`` raises."""
-        return _listed(self.tar(suite, packages), _installed_packages)
+        return _listed(self.tar(suite, packages), _of_installed)
 
     def _make(self, path: Path, what: str, make: Callable[[Path], None]) -> None:
         if self.offline:
@@ -177,35 +177,27 @@ class DebianRootfs:
         self._mmdebstrap(part, suite, options)
 
     def _mmdebstrap(self, part: Path, suite: str, options: Sequence[str]) -> None:
-        mirror = self.mirrors.find()[0]
-        self.runner.run(["mmdebstrap", "--version"])
-        self._run(
-            [
-                *(_CONTAINED if self.root else _APART),
-                "mmdebstrap",
-                f"--mode={'root' if self.root else 'unshare'}",
-                *options,
-                "--format=tar",
-                f"--customize-hook={REMOVE_HOST_FILES_HOOK}",
-                *self._trusted(),
-                suite,
-                str(part),
-                mirror,
-            ],
-            scratch=part.parent if self.root else None,
-        )
-
-    def _trusted(self) -> list[str]:
-        """Return the option that adds a keyring to ``trusted.gpg.d``; empty if the keyring is not there."""
-        return [f"--keyring={self.keyring}"] if self.keyring.is_file() else []
-
-    def _run(self, argv: Sequence[str], scratch: Path | None = None) -> None:
-        """Run a tool with ``scratch``, which only root's tools can enter, as TMPDIR.
+        """Run mmdebstrap, root's with a TMPDIR that only root's tools can enter.
 
         Raises ``DiskError`` when the disk is full, ``TransferError`` when the mirror is out of reach, else
         ``CommandError``.
         """
-        env = {"SOURCE_DATE_EPOCH": str(NEWEST_MTIME), **({"TMPDIR": str(scratch)} if scratch else {})}
+        mirror = self.mirrors.find()[0]
+        self.runner.run(["mmdebstrap", "--version"])
+        argv = [
+            *(_CONTAINED if self.root else _APART),
+            "mmdebstrap",
+            f"--mode={'root' if self.root else 'unshare'}",
+            *options,
+            "--format=tar",
+            f"--customize-hook={REMOVE_HOST_FILES_HOOK}",
+            *([f"--keyring={self.keyring}"] if self.keyring.is_file() else []),
+            suite,
+            str(part),
+            mirror,
+        ]
+        scratch = {"TMPDIR": str(part.parent)} if self.root else {}
+        env = {"SOURCE_DATE_EPOCH": str(NEWEST_MTIME), **scratch}
         try:
             self.runner.run(argv, env=env)
         except CommandError as error:
@@ -246,63 +238,51 @@ def _busybox_links(tar: Path) -> list[str]:
 
 
 def _require_packages(tar: Path, packages: Sequence[str]) -> None:
-    missing = sorted(
-        {"base-files", "dpkg", *packages} - {package.name for package in _installed_packages(tar)}
-    )
+    there = {package.name for package in _listed(tar, _of_installed)}
+    missing = sorted({"base-files", "dpkg", *packages} - there)
     if missing:
         raise IntegrityError(
             f"the Debian file system lacks {', '.join(missing)}", advice="Run the same command again."
         )
 
 
-def _listed(tar: Path, read: Callable[[Path], tuple[DebianPackage, ...]]) -> tuple[DebianPackage, ...]:
-    """Return the packages that ``read`` finds in a tar of the cache; one that is not whole is removed."""
+def _listed(
+    tar: Path, read: Callable[[tarfile.TarFile], Iterable[DebianPackage]]
+) -> tuple[DebianPackage, ...]:
+    """Return the packages that ``read`` finds in a tar of the cache, sorted.
+
+    A tar that is not whole is removed. Raises ``IntegrityError``.
+    """
     try:
-        return read(tar)
-    except IntegrityError:
+        with tarfile.open(tar, "r:") as archive:
+            return tuple(sorted(read(archive)))
+    except (OSError, tarfile.TarError, KeyError, ValueError) as error:
         tar.unlink(missing_ok=True)
-        raise
+        raise IntegrityError(
+            "the Debian file system is incomplete", cause=str(error), advice="Run the same command again."
+        ) from error
 
 
-def _slim_packages(tar: Path) -> tuple[DebianPackage, ...]:
-    """Return every package of a slim system's tar, sorted. Raises ``IntegrityError`` for a damaged one."""
-    try:
-        with tarfile.open(tar, "r:") as archive:
-            names = [name.removeprefix("./") for name in archive.getnames()]
-            told = [_text(archive, name) for name in names if name.startswith(f"{_STATUSES}/")]
-    except (OSError, tarfile.TarError) as error:
-        raise _not_whole(str(error)) from error
-    return tuple(sorted(_package(stanza) for text in told for stanza in stanzas(text)))
+def _of_slim(archive: tarfile.TarFile) -> Iterator[DebianPackage]:
+    names = [name.removeprefix("./") for name in archive.getnames()]
+    texts = [_text(archive, name) for name in names if name.startswith(f"{_STATUSES}/")]
+    return (_package(stanza) for text in texts for stanza in stanzas(text))
 
 
-def _installed_packages(tar: Path) -> tuple[DebianPackage, ...]:
-    """Return every package installed in the tar, sorted. Raises ``IntegrityError`` if ``_LIST`` lacks one."""
-    try:
-        with tarfile.open(tar, "r:") as archive:
-            status, index = (_text(archive, name) for name in (_STATUS, _LIST))
-    except (OSError, tarfile.TarError, KeyError) as error:
-        raise _not_whole(str(error)) from error
-    return tuple(sorted(_of_installed(status, index)))
-
-
-def _of_installed(status: str, index: str) -> Iterator[DebianPackage]:
+def _of_installed(archive: tarfile.TarFile) -> Iterator[DebianPackage]:
+    """Yield the installed packages. Raises ``ValueError`` if ``_LIST`` lacks one."""
+    status, index = (_text(archive, name) for name in (_STATUS, _LIST))
     known = {_key(stanza): stanza for stanza in stanzas(index) if "SHA256" in stanza}
     for stanza in stanzas(status):
         if stanza.get("Status") == "install ok installed":
             indexed = known.get(_key(stanza))
             if indexed is None:
-                raise _not_whole(f"no index names the file of {' '.join(_key(stanza))}")
+                raise ValueError(f"no index names the file of {' '.join(_key(stanza))}")
             yield _package(indexed)
 
 
 def _package(stanza: Mapping[str, str]) -> DebianPackage:
     return DebianPackage(stanza["Filename"], *_key(stanza), sha256=stanza["SHA256"])
-
-
-def _not_whole(why: str) -> IntegrityError:
-    return IntegrityError(
-        "the Debian file system is incomplete", cause=why, advice="Run the same command again."
-    )
 
 
 def _key(stanza: Mapping[str, str]) -> tuple[str, str, str]:

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from http import HTTPStatus
 from pathlib import Path
 
@@ -160,13 +161,12 @@ class DockerEngine:
         """Make an engine that connects on first use, so that commands without Docker need no engine."""
         self._runner = runner
         self._env = env
-        self._client: docker.DockerClient | None = None
 
     def facts(self) -> EngineFacts:
         """Return the engine's facts. Raises ``ToolMissingError`` without an engine or without BuildKit."""
         with _engine_errors():
-            version = self._sdk().version()
-            info = self._sdk().info()
+            version = self._client.version()
+            info = self._client.info()
         _require_docker(version)
         require_version("Docker Engine", str(version["Version"]), MIN_ENGINE)
         buildx = self.buildx_version()
@@ -184,21 +184,21 @@ class DockerEngine:
         """Return whether the engine holds the image."""
         with _engine_errors():
             try:
-                self._sdk().images.get(reference)
+                self._client.images.get(reference)
             except ImageNotFound:
                 return False
         return True
 
     def resolve(self, reference: str) -> str:
         """Return the ``sha256:`` digest of an image in its registry. Raises ``TransferError``."""
-        sdk = self._sdk()
+        sdk = self._client
         try:
             data = sdk.images.get_registry_data(reference)
         except APIError as error:
             message = str(error.explanation or error).strip()
             raise (NotThereError if isinstance(error, NotFound) else TransferError)(
                 f"{reference} cannot be resolved",
-                cause=root_cause(message),
+                cause=_root_cause(message),
                 advice="Check the network, or use --base assembled, which needs no image registry.",
             ) from error
         except RequestException as error:
@@ -221,7 +221,7 @@ class DockerEngine:
     def layers(self, reference: str) -> tuple[str, ...]:
         """Return the ``sha256:`` digest of each uncompressed layer of an engine's image, lowest first."""
         with _engine_errors():
-            return tuple(self._sdk().images.get(reference).attrs["RootFS"]["Layers"])
+            return tuple(self._client.images.get(reference).attrs["RootFS"]["Layers"])
 
     def pushed(self, reference: str, platform: str) -> PushedImage:
         """Return the image for a platform from its registry. Raises ``TransferError``."""
@@ -242,7 +242,7 @@ class DockerEngine:
         """
         host = repository.partition("/")[0]
         with _engine_errors():
-            known = self._sdk().info()["RegistryConfig"]["IndexConfigs"].get(host, {})
+            known = self._client.info()["RegistryConfig"]["IndexConfigs"].get(host, {})
         return Registry(repository, cli_logins(), insecure=is_loopback(host) or known.get("Secure") is False)
 
     def run(self, request: ContainerRun) -> Completed:
@@ -268,7 +268,7 @@ class DockerEngine:
         An image that a user makes from one of these has the label too, but is not among them.
         """
         with _engine_errors():
-            sdk = self._sdk()
+            sdk = self._client
             containers = sdk.containers.list(all=True, filters={"label": f"{LABEL}=run"})
             images = {
                 tag: int(image["Size"])
@@ -285,14 +285,14 @@ class DockerEngine:
     def remove(self, thing: EngineResource) -> str:
         """Remove a resource, and return a line that says that it is removed, or why it is not."""
         if thing.kind in {"cache", "copy"}:
-            self._drop(thing)
+            self._runner.run(["docker", "buildx", "prune", "--force", f"--filter=id={thing.key}"])
             return f"dropped {thing.kind} {thing.name}"
         with _engine_errors():
             try:
                 if thing.kind == "image":
-                    self._sdk().images.remove(thing.key)
+                    self._client.images.remove(thing.key)
                 else:
-                    self._sdk().api.remove_container(thing.key, force=True)
+                    self._client.api.remove_container(thing.key, force=True)
             except APIError as error:
                 return f"nothing of {thing.name}: {error.explanation}"
         return f"removed {thing.kind} {thing.name}"
@@ -372,15 +372,8 @@ class DockerEngine:
                     size = round(float(number) * _UNITS[unit])
                     yield EngineResource(kind, match[1], fields["ID"], size)
 
-    def _drop(self, cache: EngineResource) -> None:
-        self._runner.run(["docker", "buildx", "prune", "--force", f"--filter=id={cache.key}"])
-
-    def _sdk(self) -> docker.DockerClient:
-        if self._client is None:
-            self._client = self._connect()
-        return self._client
-
-    def _connect(self) -> docker.DockerClient:
+    @cached_property
+    def _client(self) -> docker.DockerClient:
         environment = dict(self._env)
         if not environment.get("DOCKER_HOST"):
             environment["DOCKER_HOST"] = self._context_host()
@@ -389,7 +382,7 @@ class DockerEngine:
         try:
             _require_socket(host)
             # "auto" negotiates the API version: Docker 29.0 refuses the versions of Docker 23.
-            client = docker.DockerClient.from_env(
+            return docker.DockerClient.from_env(
                 environment=environment, timeout=_TIMEOUT_SECONDS, version="auto"
             )
         except (DockerException, ValueError) as error:  # ValueError: a port or an IPv6 address that is none
@@ -399,7 +392,6 @@ class DockerEngine:
                 advice="Start Docker, or set DOCKER_HOST. As root on Debian or Ubuntu, `./run` installs and "
                 "starts one.",
             ) from error
-        return client
 
     def _context_host(self) -> str:
         """Return the endpoint of the CLI's current context (Docker Desktop, rootless, ssh)."""
@@ -409,7 +401,7 @@ class DockerEngine:
         return done.stdout.strip() or "unix:///var/run/docker.sock"
 
     def _is_local(self) -> bool:
-        return str(self._sdk().api.base_url).startswith("http+docker")
+        return str(self._client.api.base_url).startswith("http+docker")
 
     def _start_with_files(self, request: ContainerRun) -> Container:
         """Start a container and return it. Files that the engine sees are mounted, other files copied in."""
@@ -419,13 +411,13 @@ class DockerEngine:
 
     def _visible(self, files: Mapping[str, Path]) -> Mapping[str, Path]:
         """Return the files that a container's user can use when mounted; SELinux denies access to all."""
-        options = self._sdk().info().get("SecurityOptions") or ()
+        options = self._client.info().get("SecurityOptions") or ()
         if not self._is_local() or any("selinux" in option for option in options):
             return {}
         return {inside: file for inside, file in files.items() if _is_usable(file)}
 
     def _start(self, request: ContainerRun, shown: Mapping[str, Path]) -> Container:
-        container = self._sdk().containers.create(
+        container = self._client.containers.create(
             request.image,
             command=list(request.argv[1:]),
             entrypoint=[request.argv[0]],
@@ -448,7 +440,7 @@ class DockerEngine:
 
     def _remove_orphans(self) -> None:
         ours: dict[str, str | list[str] | bool] = {"label": f"{LABEL}=run"}
-        for container in self._sdk().containers.list(all=True, filters=ours, ignore_removed=True):
+        for container in self._client.containers.list(all=True, filters=ours, ignore_removed=True):
             if _is_dead(container.labels.get(_OWNER, "")):
                 self._remove_dead(container)
 
@@ -503,7 +495,7 @@ def _require_socket(host: str) -> None:
         raise DockerException("there is no such socket")
 
 
-def root_cause(message: str) -> str:
+def _root_cause(message: str) -> str:
     """Return the last clause of Docker's first sentence.
 
     Of ``Get "https://...": dial tcp: no such host`` it is ``no such host``.

@@ -91,14 +91,6 @@ def may_not_write(repository: str) -> TransferError:
     return TransferError(what, advice=f"It needs {_NEEDED}")
 
 
-def refusal(response: requests.Response, reason: str) -> TransferError:
-    """Return the error for a refused request. ``reason`` is GitHub's own text."""
-    where = response.url.partition("?")[0]  # after a redirect the query is a signature
-    what = f"GitHub answered {response.status_code} ({reason}) to {response.request.method} {where}"
-    advice = _ADVICE.get(response.status_code, "GitHub will not accept this as it is.")
-    return TransferError(what, advice=_MOVED if response.is_redirect else advice)
-
-
 def reason_of(response: requests.Response) -> str:
     """Return GitHub's text for a refusal, or the text of the status line."""
     try:
@@ -289,7 +281,11 @@ class GitHubHttp:
         """
         response = self._send(method, url, params=params, content=content, data=data)
         self._require(response, wanted)
-        return GitHubReply(status=response.status_code, json=self._json(response), headers=response.headers)
+        try:
+            value: object = response.json() if response.content else None
+        except (ValueError, RecursionError):
+            raise TransferError("GitHub's answer was cut short", retry_after=0.0) from None
+        return GitHubReply(status=response.status_code, json=value, headers=response.headers)
 
     def attempt_bytes(self, url: str, limit: int) -> Iterator[bytes]:
         """Send a GET request once and yield the body in blocks; a redirect to another host gets no token.
@@ -313,9 +309,8 @@ class GitHubHttp:
         data: FileBody | None = None,
         stream: bool = False,
     ) -> requests.Response:
-        self._require_token()
         url = self._api + url if url.startswith("/") else url
-        self._refuse_downgrade(url)
+        self._require_safe(url)
         if method not in _READING:
             self._pace()
         try:
@@ -359,16 +354,12 @@ class GitHubHttp:
         if status >= _SERVER_ERROR:
             wait = named_wait(response.headers, now)
             raise TransferError(f"GitHub answered {status}", cause=message, retry_after=wait or 0.0)
-        raise refusal(response, message)
-
-    def _json(self, response: requests.Response) -> object:
-        if not response.content:
-            return None
-        try:
-            value: object = response.json()
-        except (ValueError, RecursionError):
-            raise TransferError("GitHub's answer was cut short", retry_after=0.0) from None
-        return value
+        where = response.url.partition("?")[0]  # after a redirect the query is a signature
+        advice = _ADVICE.get(status, "GitHub will not accept this as it is.")
+        raise TransferError(
+            f"GitHub answered {status} ({message}) to {response.request.method} {where}",
+            advice=_MOVED if response.is_redirect else advice,
+        )
 
     def _unanswered(self, error: requests.RequestException, url: str) -> TransferError:
         reason = self._scrub(system_error(error))
@@ -383,14 +374,12 @@ class GitHubHttp:
             advice="Is the machine online, and is publish.api right?",
         )
 
-    def _require_token(self) -> None:
+    def _require_safe(self, url: str) -> None:
         if not self._token:
             raise ConfigError(
                 "There is no GitHub token",
                 advice="Set GITHUB_TOKEN (or GH_TOKEN) to one that may write the repository's contents.",
             )
-
-    def _refuse_downgrade(self, url: str) -> None:
         downgraded = self._api.startswith("https:") and not url.startswith("https:")
         if downgraded or not may_carry_a_token(url):
             raise TransferError(

@@ -8,7 +8,7 @@ it for the versions of GLIBCXX.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from email.parser import HeaderParser
 from pathlib import PurePosixPath
@@ -110,8 +110,6 @@ def module_text(plugin: PluginEntry) -> str:
 
 def stem_of(manifest: Manifest) -> str:
     """Return what the names of the package's wheels begin with."""
-    if manifest.plugin is None:
-        return STEM
     return distribution_of(manifest).replace("-", "_")
 
 
@@ -126,7 +124,7 @@ def folder_of(manifest: Manifest) -> str:
     return f"{manifest.variant}-plugin" if manifest.plugin else manifest.variant
 
 
-def info_folder(version: str, stem: str = STEM) -> str:
+def info_folder(version: str, stem: str) -> str:
     """Return the name of ``.dist-info``."""
     return f"{stem}-{version}.dist-info"
 
@@ -207,9 +205,9 @@ def replaced(manifest: Manifest) -> tuple[FileEntry, ...]:
     )
 
 
-def wheel_text(tags: Iterable[Tag], generator: str) -> str:
+def wheel_text(tags: Iterable[Tag]) -> str:
     """Return the text of the file WHEEL."""
-    lines = ["Wheel-Version: 1.0", f"Generator: {generator}", "Root-Is-Purelib: false"]
+    lines = ["Wheel-Version: 1.0", "Generator: ortpacks", "Root-Is-Purelib: false"]
     return "\n".join([*lines, *(f"Tag: {tag}" for tag in tags)]) + "\n"
 
 
@@ -219,51 +217,53 @@ def metadata_text(manifest: Manifest, official: OfficialWheel, page: str) -> str
     ``page`` is the project's home page.
     """
     theirs = HeaderParser().parsestr(official.metadata)
-    classifiers = [one for one in theirs.get_all("Classifier", []) if not one.startswith("License ::")]
-    fields = [
-        ("Metadata-Version", "2.4"),
-        ("Name", DISTRIBUTION),
-        ("Version", manifest.onnxruntime.version),
-        ("Summary", _summary(manifest)),
-        ("Project-URL", f"Homepage, {page}"),
-        ("License-Expression", "MIT"),
-        *(("License-File", path) for path in (*LICENCES, OUR_LICENCE)),
-        *(
-            ("Classifier", classifier)
-            for classifier in classifiers
-            if not classifier.endswith(("MacOS", "Windows"))
-        ),
+    skipped = ("MacOS", "Windows")
+    classifiers = [
+        one
+        for one in theirs.get_all("Classifier", [])
+        if not (one.startswith("License ::") or one.endswith(skipped))
+    ]
+    more = [
+        *(("Classifier", classifier) for classifier in classifiers),
         ("Requires-Python", theirs["Requires-Python"]),
         *(
             ("Requires-Dist", requirement)
             for requirement in requirements(manifest, theirs.get_all("Requires-Dist", []))
         ),
-        ("Description-Content-Type", "text/markdown"),
     ]
-    head = "".join(f"{name}: {value}\n" for name, value in fields)
-    return f"{head}\n{_description(manifest)}"
+    return _metadata(manifest, page, _summary(manifest), more, _description(manifest))
 
 
 def plugin_metadata(manifest: Manifest, plugin: PluginEntry, page: str) -> str:
     """Return the text of METADATA of a plug-in's wheel: it needs NVIDIA's wheels and no ONNX Runtime."""
-    name, version = distribution_of(manifest), manifest.onnxruntime.version
-    fields = [
-        *(("Metadata-Version", "2.4"), ("Name", name), ("Version", version)),
-        ("Summary", f"Plug-in for CUDA of ONNX Runtime: {_summary(manifest).partition('for ')[2]}"),
-        ("Project-URL", f"Homepage, {page}"),
-        ("License-Expression", "MIT"),
-        *(("License-File", path) for path in (*LICENCES, OUR_LICENCE)),
-        ("Requires-Python", ">=3.9"),
-        *(("Requires-Dist", requirement) for requirement in nvidia_wheels(manifest)),
-        ("Description-Content-Type", "text/markdown"),
-    ]
+    summary = f"Plug-in for CUDA of ONNX Runtime: {_summary(manifest).partition('for ')[2]}"
+    wheels = [("Requires-Dist", requirement) for requirement in nvidia_wheels(manifest)]
     text = (
         f"Any `onnxruntime` from {plugin.oldest_host} on registers the library of "
         f"`{PLUGIN_MODULE}.get_library_path()`; its provider is `{PLUGIN_MODULE}.get_ep_name()`. Made by "
         f"ortpacks as the package {manifest.name}; this is no release of Microsoft's or NVIDIA's, whose "
         "libraries come from NVIDIA's own wheels."
     )
-    return "".join(f"{key}: {value}\n" for key, value in fields) + f"\n# {name}\n\n{text}\n"
+    return _metadata(manifest, page, summary, [("Requires-Python", ">=3.9"), *wheels], text)
+
+
+def _metadata(
+    manifest: Manifest, page: str, summary: str, more: Iterable[tuple[str, str]], description: str
+) -> str:
+    name = distribution_of(manifest)
+    fields = [
+        ("Metadata-Version", "2.4"),
+        ("Name", name),
+        ("Version", manifest.onnxruntime.version),
+        ("Summary", summary),
+        ("Project-URL", f"Homepage, {page}"),
+        ("License-Expression", "MIT"),
+        *(("License-File", path) for path in (*LICENCES, OUR_LICENCE)),
+        *more,
+        ("Description-Content-Type", "text/markdown"),
+    ]
+    head = "".join(f"{key}: {value}\n" for key, value in fields)
+    return f"{head}\n# {name}\n\n{description}\n"
 
 
 def requirements(manifest: Manifest, official: Iterable[str]) -> tuple[str, ...]:
@@ -295,9 +295,7 @@ def _description(manifest: Manifest) -> str:
         "This is the wheel for installers that do not know wheel variants (pip), and for machines whose GPU "
         "no variant serves. Its sessions run on the CPU."
     )
-    return (
-        "\n\n".join([f"# {DISTRIBUTION}", made, conflict, whose if manifest.provider == CUDA else why]) + "\n"
-    )
+    return "\n\n".join([made, conflict, whose if manifest.provider == CUDA else why])
 
 
 def description_json(manifest: Manifest, entry: object) -> str:
@@ -319,98 +317,53 @@ _ORT = "onnxruntime"
 def describe_wheel(
     name: str,
     manifest: Manifest,
-    official: tuple[Input, Pin],
     digests: Mapping[str, Digest],
-    taken: Sequence[FileEntry],
+    taken: Mapping[str, FileEntry],
+    official: tuple[Input, Pin] | None,
 ) -> Bom:
     """Return the SBOM of the wheel called ``name``.
 
-    ``official`` is the wheel it is made of; ``digests`` are of all its files except RECORD and the SBOM, by
-    path; ``taken`` are the files that come from the package of ``manifest``, all of them ONNX Runtime's.
+    ``digests`` are of all its files except RECORD and the SBOM, by path; ``taken`` are those that come from
+    the package of ``manifest``, all of them ONNX Runtime's. ``official`` is the wheel it is made of; ``None``
+    for a plug-in's.
     """
-    info = name.partition("-cp")[0] + ".dist-info/"
+    info = "-".join(name.split("-")[:2]) + ".dist-info/"
     licence = BomLicence("MIT", spdx=True, text=f"{info}licenses/{LICENCES[0]}")
     ours = replace(licence, text=f"{info}licenses/{OUR_LICENCE}")
-    from_package = {f"{CAPI}{entry.path.removeprefix('lib/')}": entry for entry in taken}
-    upstream: list[BomFile] = []
-    made: list[BomFile] = []
+    changed, made, upstream = list[BomFile](), list[BomFile](), list[BomFile]()
     for path, digest in sorted(digests.items()):
-        whose = made if path.startswith(info) else upstream
-        file = BomFile(path, digest.size, digest.sha256, packed=True, modified=False, licence=licence)
-        if path not in from_package:
-            whose.append(replace(file, licence=ours) if whose is made else file)
-    item, pin = official
-    wheel = BomComponent(
-        name=item.requirement.partition("==")[0],
-        version=manifest.onnxruntime.version,
-        purl=pypi_purl(item.requirement),
-        supplier=SUPPLIERS[ONNXRUNTIME],
-        sha256=pin.sha256,
-        licences=(licence,),
-        files=tuple(upstream),
-    )
-    changed = (
-        BomFile(path, digests[path].size, digests[path].sha256, packed=True, modified=True, licence=licence)
-        for path in from_package
-    )
-    compiled = [entry for entry in taken if not entry.source.startswith("wheel:")]
-    if compiled:
-        purl = compiled_purl(manifest)
-        maker = supplier_of(purl, ONNXRUNTIME)
-        built = replace(wheel, name=_ORT, purl=purl, supplier=maker, sha256=None, files=tuple(changed))
-        components = [wheel, built]
-    else:
-        components = [replace(wheel, files=(*wheel.files, *changed))]
+        modified = path in taken
+        file = BomFile(path, digest.size, digest.sha256, packed=True, modified=modified, licence=licence)
+        if modified:
+            changed.append(file)
+        elif official is None or path.startswith(info):
+            made.append(replace(file, licence=ours))
+        else:
+            upstream.append(file)
+    version, purl = manifest.onnxruntime.version, compiled_purl(manifest)
+    maker = supplier_of(purl, ONNXRUNTIME)
+    components = [BomComponent(_ORT, version, purl, maker, None, (licence,), tuple(changed))]
+    if official:
+        item, pin = official
+        if all(entry.source.startswith("wheel:") for entry in taken.values()):
+            components, upstream = [], [*upstream, *changed]
+        wheel = _wheel(item.requirement, ONNXRUNTIME, pin.sha256)
+        components.insert(0, replace(wheel, licences=(licence,), files=tuple(upstream)))
     return Bom(
         name=name,
-        version=manifest.onnxruntime.version,
+        version=version,
         supplier=SUPPLIERS[ORTPACKS],
         components=(*components, *_required(manifest)),
         files=tuple(made),
     )
 
 
-def describe_plugin_wheel(name: str, manifest: Manifest, digests: Mapping[str, Digest]) -> Bom:
-    """Return the SBOM of a plug-in's wheel; ``digests`` are as for ``describe_wheel``."""
-    info = "-".join(name.split("-")[:2]) + ".dist-info/"
-    licence = BomLicence("MIT", spdx=True, text=f"{info}licenses/{LICENCES[0]}")
-    ours = replace(licence, text=f"{info}licenses/{OUR_LICENCE}")
-    files = {
-        path: BomFile(path, digest.size, digest.sha256, packed=True, modified=True, licence=licence)
-        for path, digest in sorted(digests.items())
-    }
-    library = f"{PLUGIN_MODULE}/{PROVIDER}"
-    purl = compiled_purl(manifest)
-    built = BomComponent(
-        name=_ORT,
-        version=manifest.onnxruntime.version,
-        purl=purl,
-        supplier=supplier_of(purl, ONNXRUNTIME),
-        sha256=None,
-        licences=(licence,),
-        files=(files.pop(library),),
-    )
-    return Bom(
-        name=name,
-        version=manifest.onnxruntime.version,
-        supplier=SUPPLIERS[ORTPACKS],
-        components=(built, *_required(manifest)),
-        files=tuple(replace(file, modified=False, licence=ours) for file in files.values()),
-    )
-
-
 def _required(manifest: Manifest) -> tuple[BomComponent, ...]:
     """Return components for NVIDIA's wheels, none of whose files is inside."""
     known = {Input.parse(wheel.source).requirement: wheel.sha256 for wheel in manifest.wheels}
-    return tuple(
-        BomComponent(
-            name=one.partition("==")[0],
-            version=one.partition("==")[2],
-            purl=pypi_purl(one),
-            supplier=SUPPLIERS[NVIDIA],
-            sha256=known[one],
-            licences=(),
-            files=(),
-        )
-        for one in nvidia_wheels(manifest)
-    )
+    return tuple(_wheel(one, NVIDIA, known[one]) for one in nvidia_wheels(manifest))
+
+
+def _wheel(requirement: str, vendor: str, sha256: str) -> BomComponent:
+    name, _, version = requirement.partition("==")
+    return BomComponent(name, version, pypi_purl(requirement), SUPPLIERS[vendor], sha256, (), ())

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from zipfile import ZipFile
+
+from packaging.tags import Tag
 
 from builder.config.inputs import OFFICIAL_WHEELS, Input, Lock, Pin
 from builder.config.load import pick_variants
@@ -40,7 +42,6 @@ from builder.publish.wheels.distribution import (
     OUR_LICENCE,
     PLUGIN_MODULE,
     OfficialWheel,
-    describe_plugin_wheel,
     describe_wheel,
     description_json,
     folder_of,
@@ -79,6 +80,11 @@ class _Source:
     licence: bytes
     page: str
     """URL of the project's home page."""
+
+    @property
+    def info(self) -> str:
+        """Name of ``.dist-info``."""
+        return info_folder(self.manifest.onnxruntime.version, stem_of(self.manifest))
 
 
 def wheeled_packages(wiring: Wiring, variants: Sequence[str], paths: Sequence[str]) -> tuple[Path, ...]:
@@ -278,21 +284,21 @@ def _wheel(
 
     Libraries are compressed only for the first wheel.
     """
-    theirs = f"{file.name.partition('-cp')[0]}.dist-info/"
-    ours = f"{info_folder(source.manifest.onnxruntime.version)}/"
+    manifest, theirs = source.manifest, f"{file.name.partition('-cp')[0]}.dist-info/"
     with opened_wheel(file) as archive:
         upstream = OfficialWheel(file.name, archive.read(f"{theirs}METADATA").decode())
-        wheel = folder / wheel_name(source.manifest, upstream)
-        with wheel.open("wb") as stream, WheelWriter(stream, ours.rstrip("/")) as writer:
-            instead = {f"{CAPI}{Path(entry.path).name}": copy for entry, copy in source.taken.items()}
+        wheel = folder / wheel_name(manifest, upstream)
+        with wheel.open("wb") as stream, WheelWriter(stream, source.info) as writer:
+            taken = {f"{CAPI}{Path(entry.path).name}": entry for entry in source.taken}
             digests = {
-                **copy_members(writer, archive, theirs.rstrip("/"), (theirs, *instead)),
-                **_libraries(writer, instead, before),
+                **copy_members(writer, archive, theirs.rstrip("/"), (theirs, *taken)),
+                **_libraries(writer, source, taken, before),
             }
-            for name, content in _texts(source, upstream, archive, theirs):
-                digests[f"{ours}{name}"] = writer.add(f"{ours}{name}", content)
-            bom = describe_wheel(wheel.name, source.manifest, official, digests, tuple(source.taken))
-            writer.add(f"{ours}{SBOM}", render_bom(bom))
+            metadata, tags = metadata_text(manifest, upstream, source.page), wheel_tags(manifest, upstream)
+            copied = {name: archive.read(f"{theirs}{name}") for name in _COPIED}
+            digests |= _add_texts(writer, source, metadata, tags, copied, map(archive.read, LICENCES))
+            bom = describe_wheel(wheel.name, manifest, digests, taken, official)
+            writer.add(f"{source.info}/{SBOM}", render_bom(bom))
     prove_wheel(wheel)
     return wheel
 
@@ -300,27 +306,17 @@ def _wheel(
 def _plugin_wheel(source: _Source, plugin: PluginEntry, folder: Path, package: Path) -> Path:
     """Write the wheel of a plug-in to ``folder`` and return its path; ``package`` has the licence texts."""
     manifest, tag = source.manifest, plugin_tag(source.manifest)
-    stem = f"{stem_of(manifest)}-{manifest.onnxruntime.version}"
-    info = f"{stem}.dist-info"
-    wheel = folder / f"{stem}-{tag}.whl"
-    licences = zip(LICENCES, (ORT_LICENCE, ORT_NOTICES), strict=True)
-    texts = {
-        f"{PLUGIN_MODULE}/__init__.py": module_text(plugin).encode(),
-        f"{info}/METADATA": plugin_metadata(manifest, plugin, source.page).encode(),
-        f"{info}/WHEEL": wheel_text([tag], "ortpacks").encode(),
-        **{f"{info}/licenses/{path}": (package / text).read_bytes() for path, text in licences},
-        f"{info}/licenses/{OUR_LICENCE}": source.licence,
-        f"{info}/{DESCRIPTION}": description_json(
-            manifest, to_json(entry_of(manifest, source.archive))
-        ).encode(),
-    }
-    with wheel.open("wb") as stream, WheelWriter(stream, info) as writer:
-        digests = {
-            path: writer.add(path, file, EXECUTABLE)
-            for path, file in ((f"{PLUGIN_MODULE}/{file.name}", file) for file in source.taken.values())
-        }
-        digests |= {path: writer.add(path, content) for path, content in texts.items()}
-        writer.add(f"{info}/{SBOM}", render_bom(describe_plugin_wheel(wheel.name, manifest, digests)))
+    wheel = folder / f"{source.info.removesuffix('.dist-info')}-{tag}.whl"
+    with wheel.open("wb") as stream, WheelWriter(stream, source.info) as writer:
+        taken = {f"{PLUGIN_MODULE}/{file.name}": entry for entry, file in source.taken.items()}
+        digests = dict(_libraries(writer, source, taken, ()))
+        module = f"{PLUGIN_MODULE}/__init__.py"
+        digests[module] = writer.add(module, module_text(plugin).encode())
+        licences = ((package / text).read_bytes() for text in (ORT_LICENCE, ORT_NOTICES))
+        metadata = plugin_metadata(manifest, plugin, source.page)
+        digests |= _add_texts(writer, source, metadata, [tag], {}, licences)
+        bom = describe_wheel(wheel.name, manifest, digests, taken, None)
+        writer.add(f"{source.info}/{SBOM}", render_bom(bom))
     prove_wheel(wheel)
     return wheel
 
@@ -341,12 +337,13 @@ def copy_members(
 
 
 def _libraries(
-    writer: WheelWriter, instead: Mapping[str, Path], before: Sequence[Path]
+    writer: WheelWriter, source: _Source, taken: Mapping[str, FileEntry], before: Sequence[Path]
 ) -> Mapping[str, Digest]:
-    """Write the package's libraries and return their digests.
+    """Write the package's libraries, ``taken`` by their paths, and return their digests.
 
     They are compressed for the first wheel and copied from it into the other wheels.
     """
+    instead = {path: source.taken[entry] for path, entry in taken.items()}
     if not before:
         return {path: writer.add(path, copy, EXECUTABLE) for path, copy in instead.items()}
     digests = {path: file_digest(copy) for path, copy in instead.items()}
@@ -356,16 +353,24 @@ def _libraries(
     return digests
 
 
-def _texts(
-    source: _Source, upstream: OfficialWheel, archive: ZipFile, theirs: str
-) -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of each file of ``.dist-info`` except SBOM and RECORD."""
-    manifest, file = source.manifest, source.archive
-    yield "METADATA", metadata_text(manifest, upstream, source.page).encode()
-    yield "WHEEL", wheel_text(wheel_tags(manifest, upstream), "ortpacks").encode()
-    for name in _COPIED:
-        yield name, archive.read(f"{theirs}{name}")
-    for path in LICENCES:
-        yield f"licenses/{path}", archive.read(path)
-    yield f"licenses/{OUR_LICENCE}", source.licence
-    yield DESCRIPTION, description_json(manifest, to_json(entry_of(manifest, file))).encode()
+def _add_texts(
+    writer: WheelWriter,
+    source: _Source,
+    metadata: str,
+    tags: Iterable[Tag],
+    copied: Mapping[str, bytes],
+    licences: Iterable[bytes],
+) -> Mapping[str, Digest]:
+    """Write the files of ``.dist-info`` except SBOM and RECORD, and return their digests."""
+    texts = {
+        "METADATA": metadata.encode(),
+        "WHEEL": wheel_text(tags).encode(),
+        **copied,
+        **{f"licenses/{path}": text for path, text in zip(LICENCES, licences, strict=True)},
+        f"licenses/{OUR_LICENCE}": source.licence,
+        DESCRIPTION: description_json(
+            source.manifest, to_json(entry_of(source.manifest, source.archive))
+        ).encode(),
+    }
+    paths = {f"{source.info}/{name}": text for name, text in texts.items()}
+    return {path: writer.add(path, text) for path, text in paths.items()}

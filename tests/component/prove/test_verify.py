@@ -165,27 +165,6 @@ def test_a_thin_manifest_that_leads_elsewhere_is_refused_before_any_wheel_is_ask
     assert desk.ran == []
 
 
-@pytest.mark.parametrize(
-    ("path", "change", "told"),
-    [
-        ("sbom.cdx.json", lambda _: "{}", "B014 sbom.cdx.json"),
-        ("sbom.cdx.json", lambda text: text.replace("libcublas.so.12", "libcublas.so.11"), "B015"),
-        ("NOTICE", lambda _: "Everything here is ours.\n", "B017 NOTICE"),
-    ],
-)
-def test_documents_that_say_otherwise_are_found(
-    desk: Desk, path: str, change: Callable[[str], str], told: str
-) -> None:
-    def tamper(manifest: Document, files: dict[str, Path]) -> None:
-        files[path].write_text(change(files[path].read_text()))
-        digest = file_digest(files[path])
-        entry(manifest, path).update(size=digest.size, sha256=digest.sha256)
-
-    desk.repack(tamper)
-    assert any(line.startswith(told) for line in desk.findings())
-    assert desk.ran == []
-
-
 def test_provenance_of_other_bytes_beside_a_package_is_found(desk: Desk) -> None:
     (desk.package.parent / f"{desk.package.name}.provenance.json").write_text("{}")
     assert {line.split()[0] for line in desk.findings()} == {"B016"}
@@ -196,12 +175,29 @@ def test_without_an_engine_it_says_that_no_model_was_run(desk: Desk) -> None:
     assert [line for line in desk.reporter.lines if line.startswith("!") and "no model was run" in line]
 
 
+def rewritten(path: str, change: Callable[[str], str]) -> Change:
+    """Return a change of a document whose size and digest the manifest has."""
+
+    def rewrite(manifest: Document, files: dict[str, Path]) -> None:
+        files[path].write_text(change(files[path].read_text()))
+        digest = file_digest(files[path])
+        entry(manifest, path).update(size=digest.size, sha256=digest.sha256)
+
+    return rewrite
+
+
+SBOM = "sbom.cdx.json"
+
+
 @pytest.mark.parametrize(
     ("change", "told", "ran"),
     [
         (lambda manifest, files: files.pop(CUDNN), f"B004 {CUDNN}", []),
         (lambda manifest, _: manifest["onnxruntime"].update(version="1.23.2"), "B002", []),
         (lambda manifest, _: manifest["capabilities"].update({"7.5": "native"}), "B007", ["check legacy 5"]),
+        (rewritten(SBOM, lambda _: "{}"), f"B014 {SBOM}", []),
+        (rewritten(SBOM, lambda text: text.replace("libcublas.so.12", "libcublas.so.11")), "B015", []),
+        (rewritten("NOTICE", lambda _: "Everything here is ours.\n"), "B017 NOTICE", []),
     ],
 )
 def test_planted_faults_are_found_first(desk: Desk, change: Change, told: str, ran: list[str]) -> None:

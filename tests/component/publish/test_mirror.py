@@ -125,15 +125,17 @@ def test_what_is_public_stays_until_it_is_replaced(stand: Stand, tmp_path: Path,
 
 
 def test_a_lost_list_is_written_anew_in_the_order_of_publication(stand: Stand) -> None:
-    """What counts is when a release became public, not when it was copied."""
+    """What counts is when a release became public, not when it was copied. An index may be of any format."""
     stand.mirror(PublishOptions(tag="z", draft=True))
     for tag in ("a", "z", "m"):
         stand.mirror(PublishOptions(tag=tag))
+    (stand.root / "newer").mkdir()
+    (stand.root / "newer/index.json").write_text('{"format": 99, "tag": "newer", "packages": {}}')
     (stand.root / "releases.json").unlink()
     (stand.root / "latest").unlink()
     stand.mirror(PublishOptions(tag="a"))
-    assert [release["tag"] for release in listing(stand)] == ["m", "z", "a"]
-    assert (stand.root / "latest").readlink() == Path("m")
+    assert [release["tag"] for release in listing(stand)] == ["newer", "m", "z", "a"]
+    assert (stand.root / "latest").readlink() == Path("newer")
 
 
 def test_the_newest_release_and_its_small_files_can_be_read(stand: Stand) -> None:
@@ -180,6 +182,9 @@ def test_foreign_files_stay_as_they_are_and_are_no_releases(stand: Stand) -> Non
     for name, text in table("publish/litter.txt"):
         (stand.root / name).parent.mkdir(parents=True, exist_ok=True)
         (stand.root / name).write_text(text)
+    for name, data in (("deep", b"[" * 100_000), ("bytes", b"\xff\xfe")):
+        (stand.root / name).mkdir()
+        (stand.root / name / "index.json").write_bytes(data)
     (stand.root / "linked").symlink_to("v1")
     foreign, before = bytes_in(stand.root), stamps(stand.root)
     stand.mirror()

@@ -6,7 +6,7 @@ import pytest
 
 from builder.errors import ConfigError, ParseError, SchemaError, ValidationError
 from builder.formats.json_values import json_text
-from builder.publish.mirror import EMPTY, Mirror, MirrorRelease, entry, loads, merged, mirror_tag, tag_in
+from builder.publish.mirror import EMPTY, Mirror, MirrorRelease, entry, loads, merged, mirror_tag
 from tests.support.messages import Refused
 
 NOON = "2026-11-21T12:00:00Z"
@@ -74,18 +74,3 @@ def test_what_is_no_list_or_leads_astray(refused: Refused, text: str, error: typ
 def test_a_tag_that_names_no_folder_of_a_mirror_or_that_git_refuses_is_refused(tag: str) -> None:
     with pytest.raises(ConfigError, match=r"cannot be (mirrored|a tag)"):
         mirror_tag(tag)
-
-
-@pytest.mark.parametrize(
-    ("index", "tag"),
-    [
-        (b'{"format": 99, "tag": "v1", "packages": {}, "more": 1}', "v1"),
-        (b'{"tag": "docs", "pages": []}', None),
-        (b'{"tag": 1, "packages": []}', None),
-        (b"[]", None),
-        (b"\xff\xfe", None),
-        (b"[" * 100_000, None),
-    ],
-)
-def test_an_index_of_any_format_names_its_release(index: bytes, tag: str | None) -> None:
-    assert tag_in(index) == tag

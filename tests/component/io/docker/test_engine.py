@@ -25,7 +25,7 @@ from docker.types import Mount
 
 from builder.errors import BuilderError, CommandError, DiskError, ToolMissingError, TransferError
 from builder.files.http_client import NotThereError
-from builder.io.docker.engine import LABEL, OVERTIME, ContainerRun, DockerEngine, ImageBuild, root_cause
+from builder.io.docker.engine import LABEL, OVERTIME, ContainerRun, DockerEngine, ImageBuild
 from builder.io.process import Completed
 from tests.doubles.loopback import LoopbackServer, QuietHandler, listening
 from tests.support.fakes.ports import FakeRunner
@@ -53,6 +53,8 @@ IMAGES = json.loads(data_text("docker/images.json"))
 """Docker 29.7.2's list of our images, shortened; the last entry, without tags, is in 26.1.5's form."""
 
 
+LIMIT = "You have reached your limit"
+
 VERSIONS = {"ApiVersion": "1.52", "MinAPIVersion": "1.44"}
 
 
@@ -76,7 +78,12 @@ class Docker29(QuietHandler):
         "/distribution/both:1/json": (200, _platforms("arm64", "amd64")),
         "/distribution/arm:1/json": (200, _platforms("arm64", "ppc64le")),
         "/distribution/gone:1/json": (404, {"message": "manifest unknown: manifest unknown"}),
-        "/distribution/limited:1/json": (429, {"message": "toomanyrequests: You have reached your limit."}),
+        "/distribution/limited:1/json": (429, {"message": f"toomanyrequests: {LIMIT}. Pay us."}),
+        "/distribution/denied:1/json": (403, {"message": "denied: no\nsecond line"}),
+        "/distribution/lost:1/json": (
+            500,
+            {"message": 'Get "https://r.example/v2/": dial tcp: no such host'},
+        ),
     }
 
     def do_GET(self) -> None:  # noqa: N802 as http.server calls it
@@ -111,7 +118,7 @@ def engine(answers: type[Docker29]) -> Iterator[DockerEngine]:
     [
         ("gone:1", NotThereError),
         ("arm:1", NotThereError),
-        ("limited:1", TransferError),
+        *((image, TransferError) for image in ("limited:1", "denied:1", "lost:1")),
         ("silent:1", TransferError),
     ],
 )
@@ -367,15 +374,3 @@ def test_what_an_engine_refuses_has_its_kind(
 ) -> None:
     with refused(error):
         ran(sdk_with(**how))
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        'Get "https://registry.example/v2/": dial tcp: lookup registry.example: no such host',
-        "toomanyrequests: You have reached your limit. Pay us.",
-        "denied: no\nsecond line",
-    ],
-)
-def test_of_a_registrys_chain_of_words_the_last_is_the_cause(told: Told, said: str) -> None:
-    told(root_cause(said))

@@ -4,7 +4,7 @@ import gc
 import json
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -47,7 +47,7 @@ def rows(data: bytes) -> dict[str, object]:
     return described("x", "FP32", [len(data) // 16, 4], data)
 
 
-def binary(head: dict[str, object], *blocks: bytes, length: str = "") -> dict[str, Any]:
+def binary(head: Mapping[str, object], *blocks: bytes, length: str = "") -> dict[str, Any]:
     """Return the body of a request in binary data, and the header with ``length`` or its own."""
     text = json.dumps(head).encode()
     headers = {"Inference-Header-Content-Length": length or str(len(text))}

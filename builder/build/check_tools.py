@@ -114,14 +114,8 @@ class CheckTools:
         """Write the context of the tools and return the Dockerfiles of a package that compiles nothing."""
         plan = decide(self._wiring.project, _NOBODY, PlanOptions(), self._base, Origin.WHEEL)
         rendered = render(plan, self._wiring.lock, self._wiring.loader)
-        lay_out(
-            plan,
-            rendered,
-            self._place,
-            store=self._store,
-            rootfs=self._wiring.rootfs(self._reporter),
-            root=self._wiring.root,
-        )
+        rootfs, root = self._wiring.rootfs(self._reporter), self._wiring.root
+        lay_out(plan, rendered, self._place, store=self._store, rootfs=rootfs, root=root)
         return rendered
 
     def _image(self, target: str, rendered: Rendered) -> str:

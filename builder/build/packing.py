@@ -39,7 +39,7 @@ from builder.files.atomic_write import write_file
 from builder.files.digest import LocalFile, file_digest
 from builder.formats.json_values import json_text
 from builder.formats.manifest import Manifest
-from builder.formats.package_names import CUDA, Host, Profile
+from builder.formats.package_names import CUDA
 from builder.io.git import revision_of
 from builder.io.store import FileStore
 from builder.io.wheel import record_text
@@ -151,10 +151,7 @@ class Packer:
                 artifact=self.place.artifact if self.plan.origin is Origin.SOURCE else None,
                 finished=time.time(),
             )
-        return tuple(
-            self._publish_to_dist(packed, manifest)
-            for packed, manifest in zip(bundled, manifests, strict=True)
-        )
+        return tuple(map(self._publish_to_dist, bundled, manifests))
 
     @property
     def _base_parts(self) -> tuple[Resource, ...]:
@@ -213,17 +210,9 @@ def write_record(
     end of the build in seconds since 1970. Raises ``ConfigError`` for a compile's record that cannot be
     read, and ``DiskError``.
     """
-    compiled = artifact / _COMPILE_RECORD if artifact else None
-    record = record_of(
-        manifest,
-        packed.name,
-        packed.sha256,
-        date=utc(finished),
-        command=command,
-        compiled=loads_compile(compiled.read_bytes(), str(compiled))
-        if compiled and compiled.is_file()
-        else None,
-    )
+    file, date = artifact / _COMPILE_RECORD if artifact else None, utc(finished)
+    took = loads_compile(file.read_bytes(), str(file)) if file and file.is_file() else None
+    record = record_of(manifest, packed.name, packed.sha256, date=date, command=command, compiled=took)
     path = dist / record_name(packed.name)
     write_file(path, json_text(record).encode())
     return path
@@ -241,10 +230,10 @@ def command_of(plan: BuildPlan, plan_options: PlanOptions) -> str:
     flags = {"variant": plan.variant.name}
     if plan.variant.form is not plan.project.packages[plan.variant.name].form:
         flags["form"] = plan.variant.form.value
-    if plan_options.profile and plan.profile and _is_named(plan_options.profile, ours.profile, origin):
-        flags["profile"] = plan_options.profile.value
-    if plan_options.host and plan.profile and _is_named(plan_options.host, ours.host, origin):
-        flags["host"] = plan_options.host.value
+    asked = {"profile": (plan_options.profile, ours.profile), "host": (plan_options.host, ours.host)}
+    for flag, (given, usual) in asked.items():
+        if given and plan.profile and (given is not usual or origin is Origin.AUTO):
+            flags[flag] = given.value
     if origin is not ours.origin:
         flags["origin"] = origin.value
     words = [*(f"--{flag} {value}" for flag, value in flags.items()), *_version_flags(plan)]
@@ -276,7 +265,3 @@ def _version_flags(plan: BuildPlan) -> Iterator[str]:
     yield f"--base {(fitting or possible)[0]}"
     if not fitting:
         yield "--mixed"
-
-
-def _is_named(given: Profile | Host, ours: Profile | Host, origin: Origin) -> bool:
-    return given is not ours or origin is Origin.AUTO

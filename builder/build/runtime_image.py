@@ -275,12 +275,8 @@ class RuntimeImage:
         ours = our_part(manifest.name, manifest.onnxruntime.version, self.package)
         parts = [
             *(
-                Part(
-                    purl=deb_purl(package.name, package.version, package.arch),
-                    sha256=package.sha256,
-                    supplier="Debian",
-                )
-                for package in self.wiring.rootfs(self.reporter).slim_packages(*self._system)
+                Part(purl=deb_purl(deb.name, deb.version, deb.arch), sha256=deb.sha256, supplier="Debian")
+                for deb in self.wiring.rootfs(self.reporter).slim_packages(*self._system)
             ),
             *(wheel.part for wheel in self._wheels),
             *(self.service.sources if self.service else ()),
@@ -365,9 +361,9 @@ def locked_wheels(wiring: Wiring, lock: Path, platform: str, reporter: Reporter)
             except CommandError as error:
                 raise refusal(lock.name, error.tail, "Check the network and pip's index.") from error
             fresh.rename(folder)
-    return tuple(_locked_wheel(tree) for tree in sorted(folder.glob("*/*.whl"), key=lambda one: one.name))
-
-
-def _locked_wheel(tree: Path) -> ImageWheel:
-    name, version, *_ = parse_wheel_filename(tree.name)
-    return ImageWheel(tree=tree, part=Part(purl=pypi_purl(f"{name}=={version}"), sha256=tree.parent.name))
+    made = []
+    for tree in sorted(folder.glob("*/*.whl"), key=lambda one: one.name):
+        name, version, *_ = parse_wheel_filename(tree.name)
+        part = Part(purl=pypi_purl(f"{name}=={version}"), sha256=tree.parent.name)
+        made.append(ImageWheel(tree=tree, part=part))
+    return tuple(made)

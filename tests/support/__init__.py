@@ -1,7 +1,8 @@
 """Code that several folders of tests use: factories of values and files, fakes, faults, real packages."""
 
 import subprocess
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -21,3 +22,11 @@ def ran(
     return subprocess.run(
         argv, cwd=cwd, env=env, input=given, timeout=timeout, check=check, capture_output=True, text=True
     )
+
+
+def until(holds: Callable[[], object], seconds: float = 30) -> None:
+    """Wait for what must hold within so many seconds."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

@@ -1,17 +1,15 @@
 """Copies of the project as it is checked out."""
 
 import shutil
-import subprocess
 from pathlib import Path
 
-from tests.support import ROOT
+from tests.support import ROOT, ran
 
 
 def copy_checkout(target: Path) -> Path:
     """Copy the files of git's index, and new ones that git does not ignore; return ``target``."""
     argv = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for name in filter(None, listed.split("\0")):
+    for name in filter(None, ran(argv, cwd=ROOT, check=True).stdout.split("\0")):
         if (ROOT / name).exists():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, target / name, follow_symlinks=False)

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from builder.files.file_lock import exclusive
+from tests.support import ran
 
 JSON = {"Content-Type": "application/json"}
 
 
 def docker(*arguments: str | Path) -> str:
-    argv = ["docker", *map(str, arguments)]
-    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
+    return ran(["docker", *arguments], check=True).stdout.strip()
 
 
 @contextlib.contextmanager
@@ -79,5 +79,5 @@ class Served:
         raise AssertionError(docker("logs", self.name))
 
     def log(self) -> list[dict[str, Any]]:
-        done = subprocess.run(["docker", "logs", self.name], capture_output=True, text=True, check=True)
+        done = ran(["docker", "logs", self.name], check=True)
         return [json.loads(line) for line in done.stderr.splitlines()]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from builder.io.wiring import Wiring
-from tests.support import ROOT
+from tests.support import ROOT, ran
 
 
 def debian_program(package: str, path: str) -> Path:
@@ -20,7 +20,7 @@ def debian_program(package: str, path: str) -> Path:
     if not found.is_file():
         folder.mkdir(parents=True, exist_ok=True)
         argv = ["apt-get", "download", package]
-        done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)
+        done = ran(argv, cwd=folder)
         packages = list(folder.glob("*.deb"))
         if done.returncode != 0 or not packages:
             pytest.skip(f"{' '.join(argv)}: {done.stderr.strip()[-200:]}")

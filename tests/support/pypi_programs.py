@@ -9,7 +9,7 @@ import pytest
 
 from builder.files.file_lock import exclusive
 from builder.io.wiring import Wiring
-from tests.support import ROOT
+from tests.support import ROOT, ran
 
 UV = (
     "uv==0.13.9 --hash=sha256:d7f459fe4fd247d830351c75686d3996ace3c6f3f728eb0e85a30b7ada0cef19",
@@ -31,7 +31,7 @@ def pypi_program(packages: Sequence[str], program: str, python: str = sys.execut
             wanted = folder / "requirements.txt"
             wanted.write_text("\n".join(packages) + "\n")
             pip = (folder / "bin/pip", "install", "--quiet", "--disable-pip-version-check", "-r", wanted)
-            done = subprocess.run(pip, capture_output=True, text=True, check=False)
+            done = ran(pip)
             if done.returncode:
                 pytest.skip(f"{packages[0]} cannot be installed from PyPI: {done.stderr.strip()[-200:]}")
     return folder / program
@@ -47,7 +47,7 @@ def npm_package(name: str, version: str) -> Path:
         if not (folder / "node_modules" / name).is_dir():
             quiet = ("--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries=0")
             npm = ("npm", "install", *quiet, f"--prefix={folder}", f"{name}@{version}")
-            done = subprocess.run(npm, capture_output=True, text=True, check=False)
+            done = ran(npm)
             if done.returncode:
                 pytest.skip(f"{name} cannot be installed from npm: {done.stderr.strip()[-200:]}")
     return folder / "node_modules" / name

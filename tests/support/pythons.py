@@ -2,11 +2,12 @@
 
 import os
 import shutil
-import subprocess
 from functools import cache
 from pathlib import Path
 
 import pytest
+
+from tests.support import ran
 
 
 def one_of(version: str) -> str:
@@ -33,6 +34,6 @@ def _found(version: str) -> str | None:
 def _itself(path: str, version: str) -> str | None:
     """Return the program behind ``path`` if it is a Python of this version, else ``None``."""
     argv = [path, "-I", "-S", "-c", "import sys; print('%d.%d' % sys.version_info[:2], sys.executable)"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    done = ran(argv)
     said, _, program = done.stdout.strip().partition(" ")
     return program if said == version else None

@@ -14,7 +14,7 @@ from builder.formats.package_names import REDUCED
 from builder.io.wiring import Wiring
 from builder.prove.sample_models import silero_inputs
 from builder.prove.selftest import stock_outputs
-from tests.support import ROOT
+from tests.support import ROOT, ran
 from tests.support.fakes.verbs import invoke
 from tests.support.tables import data_text
 
@@ -30,8 +30,7 @@ _TAR = ("tar", "--use-compress-program=zstd --long=27")
 
 def listing(package: Path) -> list[str]:
     """Return tar's line for each member of a package."""
-    done = subprocess.run([*_TAR, "-tvf", package], capture_output=True, text=True, check=True)
-    return done.stdout.splitlines()
+    return ran([*_TAR, "-tvf", package], check=True).stdout.splitlines()
 
 
 def manifest(package: Path) -> dict[str, object]:
@@ -92,9 +91,7 @@ def require_stock_numbers(said: Mapping[str, object], *, tolerance: float = 1e-4
 
 def readelf(option: str, library: Path) -> str:
     """Return what readelf says of a library."""
-    return subprocess.run(
-        ["readelf", option, "-W", library], capture_output=True, text=True, check=True
-    ).stdout
+    return ran(["readelf", option, "-W", library], check=True).stdout
 
 
 def check(package: Path, *arguments: str) -> tuple[int, set[str], str]:

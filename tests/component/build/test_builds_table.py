@@ -18,12 +18,13 @@ from builder.config.variants import Origin, Project
 from builder.contents.build_record import loads
 from builder.errors import BuilderError, ConfigError
 from builder.files.digest import LocalFile
+from builder.formats.manifest import Manifest
 from builder.formats.package_names import Host, PackageName, Profile
 from builder.io.wiring import Wiring
 from builder.package.bundle import discard
 from tests.support.factories import records
 from tests.support.factories.packages import plan
-from tests.support.factories.records import LEGACY, MODERN, PROVIDER, manifest, package
+from tests.support.factories.records import LEGACY, MODERN, PROVIDER, package
 from tests.support.fakes.ports import FakeReporter
 from tests.support.messages import Told
 
@@ -60,16 +61,16 @@ def artifact(folder: Path, **changes: object) -> Path:
 
 def built(
     dist: Path,
-    value: Mapping[str, object] = LEGACY,
+    manifest: Manifest = LEGACY,
     files: Mapping[str, bytes] = FILES,
     took: Mapping[str, object] | None = None,
     command: str = COMMAND,
 ) -> Path:
     """Write a package and its record into ``dist`` and return its path; ``took`` changes the
     compile's record."""
-    packed = package(dist, value, files)
-    compiled = artifact(dist / "artifact", **(took or {})) if value is LEGACY else None
-    write_record(packed, manifest(value), dist, command=command, artifact=compiled, finished=MIDNIGHT)
+    packed = package(dist, manifest, files)
+    compiled = artifact(dist / "artifact", **(took or {})) if manifest is LEGACY else None
+    write_record(packed, manifest, dist, command=command, artifact=compiled, finished=MIDNIGHT)
     return packed.path
 
 
@@ -93,9 +94,9 @@ def rows(text: str) -> list[dict[str, str]]:
 
 
 def test_the_record_says_what_was_packed_and_what_compiling_took(tmp_path: Path) -> None:
-    packed = LocalFile(tmp_path / "unverified" / f"{LEGACY['name']}.tar.zst", 9, "ab" * 32)
+    packed = LocalFile(tmp_path / "unverified" / f"{LEGACY.name}.tar.zst", 9, "ab" * 32)
     more = {"command": COMMAND, "artifact": artifact(tmp_path / "artifact"), "finished": MIDNIGHT}
-    written = partial(write_record, packed, manifest(LEGACY), tmp_path, **more)  # type: ignore[arg-type]
+    written = partial(write_record, packed, LEGACY, tmp_path, **more)  # type: ignore[arg-type]
     path = written()
     assert path == tmp_path / "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64.build.json"
     record = loads(path.read_text(), path.name)
@@ -180,7 +181,7 @@ def test_a_build_that_was_not_cold_says_so(shop: Wiring, changes: dict[str, obje
 
 def test_a_compile_without_a_record_has_no_figures(shop: Wiring) -> None:
     packed = package(shop.dist, LEGACY, FILES)
-    write_record(packed, manifest(LEGACY), shop.dist, command=COMMAND, artifact=shop.dist, finished=MIDNIGHT)
+    write_record(packed, LEGACY, shop.dist, command=COMMAND, artifact=shop.dist, finished=MIDNIGHT)
     (row,) = rows(made(shop))
     assert (row["units"], row["compile"]) == ("", "no record")
 

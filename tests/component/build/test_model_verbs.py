@@ -3,17 +3,14 @@ the child process."""
 
 import json
 import re
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 
-import onnx
 import onnxruntime
 import pytest
 from backports.zstd import compress
-from onnx import TensorProto, helper
 
 from builder.build.verbs.operators import model_report, operators_report
 from builder.compile.plan import PlanOptions
@@ -25,8 +22,9 @@ from builder.formats.missing_kernels import MissingKernels
 from builder.formats.package_names import MANIFEST
 from builder.inspect.archives import Scratch
 from builder.io.process import Completed
-from tests.support.factories.archives import files
+from tests.support.factories.archives import files, zipped
 from tests.support.factories.binaries import elf
+from tests.support.factories.onnx_models import write_model
 from tests.support.factories.releases import manifest
 from tests.support.factories.workplace import Site
 from tests.support.messages import Refused, Told
@@ -91,9 +89,8 @@ class Desk:
         return operators_report(self.site.shop, str(source), PlanOptions(base="assembled"), as_json=as_json)
 
     def model(self, source: Path, model: Path, *, as_json: bool = False) -> str:
-        return model_report(
-            self.site.shop, str(source), model, PlanOptions(base="assembled"), as_json=as_json
-        )
+        options = PlanOptions(base="assembled")
+        return model_report(self.site.shop, str(source), model, options, as_json=as_json)
 
     def knows(self, table: Mapping[str, object]) -> None:
         """Store an answer for these libraries in the cache, as an earlier run would."""
@@ -130,21 +127,14 @@ def unpacked(folder: Path) -> Path:
 
 def wheel(folder: Path) -> Path:
     path = folder / "onnxruntime_gpu-1.21.0-cp311-cp311-manylinux_2_28_x86_64.whl"
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, data in OF_A_WHEEL.items():
-            archive.writestr(name, data)
+    path.write_bytes(zipped(OF_A_WHEEL))
     return path
 
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    value = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 2])
-    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, [])
-    nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Det", ["r"], ["y"], name="d")]
-    opsets = [helper.make_opsetid("", 17)]
-    made = helper.make_model(helper.make_graph(nodes, "g", [value], [result]), opset_imports=opsets)
-    onnx.save(made, tmp_path / "my.onnx")
-    return tmp_path / "my.onnx"
+    graph = "g (float[2, 2] x) => (float y) { r = Relu (x) y = Det (r) }"
+    return write_model(tmp_path / "my.onnx", graph, '"" : 17')
 
 
 def fits(name: str, said: str) -> dict[str, object]:

@@ -10,18 +10,9 @@ from pathlib import Path
 from builder.build.own_programs import RUNTIME, SERVICE
 from tests.support import ROOT
 from tests.support.factories.project_copy import copied_to
+from tests.support.tables import data_text
 
-MAKE = """\
-import sys
-from pathlib import Path
-from builder.build.own_programs import make_wheel
-from builder.build.verbs.releases.releasing import add_programs
-from builder.io.wiring import Wiring
-
-wiring = Wiring(Path.cwd(), dist=Path(sys.argv[1]))
-add_programs(wiring, wiring.project, "t1")
-make_wheel(wiring, "service")
-"""
+MAKE = data_text("programs/make-release-tools.txt")
 
 OTHER_ZLIB = """\
 import zlib

@@ -25,8 +25,9 @@ from builder.prove.virtualcard.sessions import VirtualCard, environment_of
 from tests.answers import pairs
 from tests.answers.card import COMPILER, needs_compiler, runtime
 from tests.doubles.release import name_of, write_release
-from tests.support import ROOT
+from tests.support import ROOT, ran
 from tests.support.debian import debian_program
+from tests.support.factories.onnx_models import write_model
 from tests.support.pypi_programs import npm_package
 from tests.support.service import write_embedder
 
@@ -73,9 +74,7 @@ class Application:
 
     def run(self, *argv: str, **env: str) -> subprocess.CompletedProcess[str]:
         """Run a program, which must succeed, in the application's folder."""
-        done = subprocess.run(
-            argv, cwd=self.folder, env=self.env | env, capture_output=True, text=True, check=False
-        )
+        done = ran(argv, cwd=self.folder, env=self.env | env)
         assert done.returncode == 0, done.stdout + done.stderr
         return done
 
@@ -198,7 +197,7 @@ def test_the_python_program_runs_a_model_and_says_where(pyz: Path, tmp_path: Pat
     onnx.save(onnx.load_from_string(ONE_NODE), tmp_path / "model.onnx")
     env = {**os.environ, "PYTHONPATH": str(ROOT / "runtime"), "ORTPACKS_CLIENT": str(pyz)}
     argv = [sys.executable, str(EXAMPLES / "python/run_model.py"), "model.onnx"]
-    done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    done = ran(argv, cwd=tmp_path, env=env)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("cpu: onnxruntime ")
     assert done.stdout.endswith("outputs: [(2, 2)]\n")
@@ -229,10 +228,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for library in official.parent.glob("libonnxruntime*"):
         (folder / "lib" / library.name).symlink_to(library)
     (folder / "lib/libonnxruntime.so.1").symlink_to(official)
-    x, y = (onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2, 2]) for name in "xy")
-    graph = onnx.helper.make_graph([onnx.helper.make_node("Add", ["x", "x"], ["y"])], "g", [x], [y])
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)], ir_version=8)
-    onnx.save(model, folder / "model.onnx")
+    write_model(folder / "model.onnx", "g (float[2, 2] x) => (float[2, 2] y) { y = Add (x, x) }")
     return folder
 
 
@@ -294,7 +290,7 @@ def test_a_program_runs_where_the_package_does_or_says_why_not(
         "ORT_DYLIB_PATH": str(host),
     }
     argv.append(package / "model.onnx")
-    done = subprocess.run(argv, env=env | variables, capture_output=True, text=True, check=False)
+    done = ran(argv, env=env | variables)
     assert done.returncode == 0, done.stderr
     assert (done.stdout.split(":")[0], done.stdout.endswith(end)) == (provider, True), (
         done.stdout + done.stderr
@@ -316,7 +312,7 @@ def test_the_rust_program_compiles_and_opens_a_model_on_the_oldest_version(tmp_p
     def cargo(*arguments: str) -> subprocess.CompletedProcess[str]:
         library = pairs.official("1.21.0").library
         argv, env = [str(CARGO), *arguments], {**os.environ, "ORT_DYLIB_PATH": str(library)}
-        return subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, check=False)
+        return ran(argv, cwd=folder, env=env)
 
     fetched = cargo("fetch")
     if fetched.returncode:

@@ -12,6 +12,7 @@ from ortpacks_runtime.one_node import ONE_NODE
 
 from tests.answers.card import needs_compiler
 from tests.doubles.plugin import ENTRY, Machine, described
+from tests.support.tables import data_text
 
 pytestmark = needs_compiler
 
@@ -38,19 +39,7 @@ def test_the_plugin_that_has_code_for_the_card_is_registered_and_runs(machine: M
     assert sorted(machine.folder.rglob("*")) == before
 
 
-CLIENT = """\
-import json, os, sys
-data, command = os.environ["XDG_DATA_HOME"], sys.argv[1:]
-if command[0] == "install":
-    assert command[1:4] == ["--yes", "--form", "plugin"], command
-    os.rename(data + "/later", data + "/ortpacks")
-card = {"name": "a card", "memory_mib": 8192, "profile": None}
-stated = os.environ["ORTPACKS_FORCE_CC"].split(",")
-gpus = [{**card, "uuid": f"GPU-{at}", "capability": one} for at, one in enumerate(stated)]
-variables = {"LD_LIBRARY_PATH": data + "/ortpacks/current/lib"}
-fits = {"package": {"name": "p-fits"}, "support": "native"}
-print(json.dumps({"devices": gpus, "variables": variables, "findings": [], **fits}))
-"""
+CLIENT = data_text("programs/client-of-many-cards.txt")
 
 
 def with_uuids(machine: Machine) -> Machine:

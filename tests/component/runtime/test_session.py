@@ -36,7 +36,7 @@ from ortpacks_runtime.places import Place
 from ortpacks_runtime.settings import VARIABLES, Settings
 from ortpacks_runtime.warm_up import Recording
 
-from tests.support import ROOT
+from tests.support import ROOT, ran
 from tests.support.factories.onnx_models import MATRIX, write_model
 from tests.support.messages import Told
 
@@ -179,7 +179,7 @@ def test_an_onnxruntime_whose_files_another_wheel_took_is_told(
     argv = [sys.executable, "-S", command, *program[command]]
     numpys = Path(np.__file__).parents[1]
     (tmp_path / "site/numpy").symlink_to(numpys / "numpy")
-    done = subprocess.run(argv, env={"PYTHONPATH": here}, capture_output=True, text=True, check=False)
+    done = ran(argv, env={"PYTHONPATH": here})
     assert done.returncode == 1
     told(done.stderr.strip().splitlines()[-1].replace(sys.executable, "<python>"))
 
@@ -636,8 +636,7 @@ def test_doctor_ends_with_a_sentence_where_stdout_takes_nothing(stdout: str, cod
 def test_without_onnxruntime_doctor_says_what_to_install(tmp_path: Path) -> None:
     (tmp_path / "onnxruntime.py").write_text("raise ImportError('No module named onnxruntime')")
     env = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT / 'runtime'}"}
-    argv = [sys.executable, "-m", "ortpacks_runtime", "doctor"]
-    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
+    done = ran([sys.executable, "-m", "ortpacks_runtime", "doctor"], env=env)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("ortpacks_runtime: No module named onnxruntime: pip install onnxruntime")
 

@@ -4,9 +4,9 @@ import gc
 import json
 import math
 import struct
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
@@ -21,6 +21,7 @@ from tokenizers import Tokenizer
 from tokenizers.normalizers import Replace
 
 from tests.component.service.conftest import Start, Told
+from tests.support import until
 from tests.support.factories.onnx_models import write_model
 from tests.support.service import write_embedder, write_same
 from tests.support.tables import table
@@ -46,9 +47,11 @@ def rows(data: bytes) -> dict[str, object]:
     return described("x", "FP32", [len(data) // 16, 4], data)
 
 
-def binary(head: dict[str, object], *blocks: bytes) -> tuple[bytes, dict[str, str]]:
+def binary(head: Mapping[str, object], *blocks: bytes, length: str = "") -> dict[str, Any]:
+    """Return the body of a request in binary data, and the header with ``length`` or its own."""
     text = json.dumps(head).encode()
-    return b"".join([text, *blocks]), {"Inference-Header-Content-Length": str(len(text))}
+    headers = {"Inference-Header-Content-Length": length or str(len(text))}
+    return {"content": b"".join([text, *blocks]), "headers": headers}
 
 
 def test_the_server_and_its_models_describe_themselves(service: TestClient) -> None:
@@ -90,8 +93,7 @@ def test_json_in_json_out(service: TestClient) -> None:
 def test_binary_in_binary_out(service: TestClient) -> None:
     data = np.array([[1, 0, 0, 1], [0, 1, 0, 0]], "<f4").tobytes()
     wanted = {"name": "y", "parameters": {"binary_data": True}}
-    body, headers = binary({"inputs": [rows(data)], "outputs": [wanted]}, data)
-    answer = service.post(TIMES, content=body, headers=headers)
+    answer = service.post(TIMES, **binary({"inputs": [rows(data)], "outputs": [wanted]}, data))
     assert answer.headers["content-type"] == "application/octet-stream"
     size = int(answer.headers["inference-header-content-length"])
     assert json.loads(answer.content[:size])["outputs"][0] == described("y", "FP32", [2, 2], bytes(16))
@@ -103,8 +105,7 @@ def test_texts_and_halves_go_through(service: TestClient) -> None:
     halves = np.array([0.5, -2], "<f2").tobytes()
     inputs = [described("text", "BYTES", [2], texts), described("half", "FP16", [2], halves)]
     head: dict[str, object] = {"inputs": inputs, "parameters": {"binary_data_output": True}}
-    body, headers = binary(head, texts, halves)
-    answer = service.post(SAME, content=body, headers=headers)
+    answer = service.post(SAME, **binary(head, texts, halves))
     assert answer.status_code == 200, answer.text
     assert answer.content.endswith(texts + halves)
 
@@ -139,8 +140,8 @@ def text_of(data: bytes) -> dict[str, object]:
     ("path", "given", "blocks", "length"),
     [
         *((TIMES, rows(bytes(16)), b"", length) for length in ("999999", "-1", "9" * 5000)),
-        *((TIMES, rows(bytes(16)), bytes(size), None) for size in (15, 17)),
-        *((SAME, text_of(data), data, None) for data in (b"\x09\0\0\0short", b"\x01", b"\x01\0\0\0\xff")),
+        *((TIMES, rows(bytes(16)), bytes(size), "") for size in (15, 17)),
+        *((SAME, text_of(data), data, "") for data in (b"\x09\0\0\0short", b"\x01", b"\x01\0\0\0\xff")),
     ],
     ids=[
         *("more than there is", "negative", "digits", "less data", "more data"),
@@ -148,12 +149,9 @@ def text_of(data: bytes) -> dict[str, object]:
     ],
 )
 def test_binary_data_that_does_not_add_up_is_told(
-    service: TestClient, told: Told, path: str, given: dict[str, object], blocks: bytes, length: str | None
+    service: TestClient, told: Told, path: str, given: dict[str, object], blocks: bytes, length: str
 ) -> None:
-    body, headers = binary({"inputs": [given]}, blocks)
-    if length:
-        headers["Inference-Header-Content-Length"] = length
-    answer = service.post(path, content=body, headers=headers)
+    answer = service.post(path, **binary({"inputs": [given]}, blocks, length=length))
     assert answer.status_code == 400
     told(answer.json()["error"])
 
@@ -168,16 +166,13 @@ def test_texts_of_binary_data_take_more_memory_than_their_bytes_and_count_as_suc
     """Two bodies of 32 MiB with texts of two letters took 4.1 GB of memory."""
     write_same(models / "same")
     data = struct.pack("<I", 0) * sent
-    body, headers = binary({"inputs": [described("text", "BYTES", [said], data)]}, data)
+    body = binary({"inputs": [described("text", "BYTES", [said], data)]}, data)
     service = start("--body-mib", "1")
     bodies = service.app.state.service.bodies  # type: ignore[attr-defined]
     answers = []
     for _ in range(4):  # what counted is gone, as soon as a thread has dropped its work
-        answers.append(service.post(SAME, content=body, headers=headers))
-        wait = time.monotonic() + 10
-        while bodies._added(0) and time.monotonic() < wait:
-            time.sleep(0.01)
-        assert bodies._added(0) == 0
+        answers.append(service.post(SAME, **body))
+        until(lambda: bodies._added(0) == 0)
     assert [answer.status_code for answer in answers] == [status] * 4
     told(answers[-1].json()["error"])
 
@@ -185,11 +180,10 @@ def test_texts_of_binary_data_take_more_memory_than_their_bytes_and_count_as_suc
 def test_the_memory_of_a_refused_body_is_free_again_at_once(start: Start) -> None:
     """Bodies of 2 MiB together may be in memory; Python's collector, which breaks cycles, does not run."""
     service, data = start("--body-mib=1"), bytes(900 << 10)
-    body, headers = binary({"inputs": [rows(data)]}, data)
+    body, path = binary({"inputs": [rows(data)]}, data), f"/v2/models/{EMBEDDER}/infer"
     gc.disable()
     try:
-        path = f"/v2/models/{EMBEDDER}/infer"
-        answers = [service.post(path, content=body, headers=headers) for _ in range(4)]
+        answers = [service.post(path, **body) for _ in range(4)]
     finally:
         gc.enable()
     assert [answer.status_code for answer in answers] == [400] * 4, answers[-1].text
@@ -199,8 +193,7 @@ def test_the_memory_of_a_refused_body_is_free_again_at_once(start: Start) -> Non
 def test_outputs_that_are_too_large_for_json(service: TestClient, count: int, code: int) -> None:
     """The model returns two items for each row."""
     data = bytes(16 * count)
-    body, headers = binary({"inputs": [rows(data)]}, data)
-    answer = service.post(TIMES, content=body, headers=headers)
+    answer = service.post(TIMES, **binary({"inputs": [rows(data)]}, data))
     assert (answer.status_code, b"too many for JSON" in answer.content) == (code, code == 400)
 
 
@@ -208,14 +201,11 @@ def test_outputs_that_are_too_large_for_json(service: TestClient, count: int, co
 def test_numbers_that_json_lacks_come_as_binary_data_alone(service: TestClient, number: float) -> None:
     """The row (0, 1) of w times the number is NaN, and the number."""
     data = np.array([[number, 0, 0, 0]], "<f4").tobytes()
-    body, headers = binary({"inputs": [rows(data)]}, data)
-    refused = service.post(TIMES, content=body, headers=headers)
-    assert (refused.status_code, "y: JSON lacks its NaN or infinity" in refused.json()["error"]) == (
-        400,
-        True,
-    )
-    body, headers = binary({"inputs": [rows(data)], "parameters": {"binary_data_output": True}}, data)
-    answer = service.post(TIMES, content=body, headers=headers)
+    refused = service.post(TIMES, **binary({"inputs": [rows(data)]}, data))
+    assert refused.status_code == 400
+    assert "y: JSON lacks its NaN or infinity" in refused.json()["error"]
+    head = {"inputs": [rows(data)], "parameters": {"binary_data_output": True}}
+    answer = service.post(TIMES, **binary(head, data))
     assert np.frombuffer(answer.content[-8:], "<f4") == pytest.approx([np.nan, number], nan_ok=True)
 
 
@@ -320,9 +310,8 @@ def test_a_model_with_dynamic_quantisation_gives_a_text_the_same_vector_beside_a
     )
     service = start()
     alone = service.post("/embed", json={"texts": "east"}).json()["embeddings"]
-    beside = service.post("/embed", json={"texts": ["east", "north north", "[PAD] east"]}).json()[
-        "embeddings"
-    ]
+    texts = ["east", "north north", "[PAD] east"]
+    beside = service.post("/embed", json={"texts": texts}).json()["embeddings"]
     assert beside[0] == alone[0] == pytest.approx([2 / 5**0.5, 1 / 5**0.5], abs=0.01)
 
 
@@ -343,10 +332,8 @@ def test_a_text_without_a_token_costs_no_other_request(start: Start, models: Pat
     tokenizer.save(file)
     service = start()
     answer = service.post("/embed", json={"texts": ["east", "north"]})
-    assert (answer.status_code, answer.json()["error"]["message"]) == (
-        400,
-        "text 1, counted from 0: the tokenizer finds no token in it",
-    )
+    wanted = "text 1, counted from 0: the tokenizer finds no token in it"
+    assert (answer.status_code, answer.json()["error"]["message"]) == (400, wanted)
     assert service.post("/embed", json={"texts": "north"}).status_code == 400
     assert service.post("/embed", json={"texts": "east"}).json()["embeddings"] == [[1, 0]]
 

@@ -26,31 +26,22 @@ from tests.support.service import VECTORS, Running, service, write_embedder
 MIB = 1 << 20
 
 
-@pytest.mark.parametrize(
-    ("groups", "files", "limit"),
-    [
-        ("0::/\n", {"memory.max": f"{512 * MIB}\n"}, 512 * MIB),
-        ("0::/a/b\n", {"a/memory.max": "9000000", "a/b/memory.max": "max\n", "memory.max": "max"}, 9000000),
-        ("0::/a/b\n", {"a/memory.max": "9000000", "a/b/memory.max": "8000000"}, 8000000),
-        ("5:cpu:/x\n4:memory:/x\n", {"memory/memory.limit_in_bytes": "7000000"}, 7000000),
-        ("4:cpu,memory:/x\n0::/\n", {"memory/x/memory.limit_in_bytes": "7000000"}, 7000000),
-        ("4:memory:/\n", {"memory/memory.limit_in_bytes": "9223372036854771712"}, None),
-        ("0::/\n", {"memory.max": "max\n"}, None),
-        ("0::/\n", {}, None),
-        (None, {}, None),
-    ],
-    ids=[
-        "v2",
-        "v2 above",
-        "v2 below",
-        "v1 in a container",
-        "v1",
-        "no limit in v1",
-        "no limit",
-        "no file",
-        "no groups",
-    ],
-)
+V1 = "memory/memory.limit_in_bytes"
+
+LIMITS: dict[str, tuple[str | None, dict[str, str], int | None]] = {
+    "v2": ("0::/\n", {"memory.max": f"{512 * MIB}\n"}, 512 * MIB),
+    "v2 above": ("0::/a/b\n", {"a/memory.max": "9000", "a/b/memory.max": "max\n", "memory.max": "max"}, 9000),
+    "v2 below": ("0::/a/b\n", {"a/memory.max": "9000", "a/b/memory.max": "8000"}, 8000),
+    "v1 in a container": ("5:cpu:/x\n4:memory:/x\n", {V1: "7000"}, 7000),
+    "v1": ("4:cpu,memory:/x\n0::/\n", {"memory/x/memory.limit_in_bytes": "7000"}, 7000),
+    "no limit in v1": ("4:memory:/\n", {V1: "9223372036854771712"}, None),
+    "no limit": ("0::/\n", {"memory.max": "max\n"}, None),
+    "no file": ("0::/\n", {}, None),
+    "no groups": (None, {}, None),
+}
+
+
+@pytest.mark.parametrize(("groups", "files", "limit"), LIMITS.values(), ids=LIMITS)
 def test_the_container_s_limit_is_read(
     tmp_path: Path, groups: str | None, files: dict[str, str], limit: int | None
 ) -> None:

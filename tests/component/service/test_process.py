@@ -28,7 +28,7 @@ from ortpacks_service.options import EMBEDDER, Options, read_options
 from ortpacks_service.store import Entry, Store
 
 from tests.component.service.conftest import Told
-from tests.support import ROOT
+from tests.support import ROOT, ran, until
 from tests.support.service import Running, argv, resident, service, world, write_embedder, write_slow
 
 EAST = np.array([1, 0], np.float32)
@@ -86,9 +86,7 @@ def test_process_1_of_a_container_waits_for_no_batch_either(models: Path, tmp_pa
 def test_models_that_fall_back_for_one_reason_are_one_warning(models: Path, tmp_path: Path) -> None:
     shutil.copytree(models / EMBEDDER, models / "another")
     with service(models, tmp_path / "data", {"ORTPACKS_PROVIDER": "cuda"}) as running:
-        wait = time.monotonic() + 30
-        while "another" not in running.get("/providers") and time.monotonic() < wait:
-            time.sleep(0.05)
+        until(lambda: "another" in running.get("/providers"))
         assert running.get("/providers")["another"]["provider"] == "cpu"
         lines = running.logged()
     (told,) = (line["message"] for line in lines if line["level"] == "WARNING")
@@ -357,9 +355,7 @@ def test_a_client_that_does_not_read_its_answer_is_left(models: Path, tmp_path: 
         with running.line() as line:
             line.sendall(post.encode() + bytes(size))
             line.recv(100)
-            wait = time.monotonic() + 15
-            while sockets(running.process.pid) > before and time.monotonic() < wait:
-                time.sleep(0.1)
+            until(lambda: sockets(running.process.pid) <= before, 15)
             assert sockets(running.process.pid) == before
 
 
@@ -467,7 +463,7 @@ def test_compose_passes_every_setting_to_the_container() -> None:
 def test_a_port_that_is_taken_is_told(models: Path, tmp_path: Path) -> None:
     with port_that_is_taken() as port:
         command = argv(models, tmp_path / "data", port)
-        done = subprocess.run(command, env=world(), capture_output=True, text=True, check=False, timeout=60)
+        done = ran(command, env=world(), timeout=60)
     assert done.returncode == 1
     assert f"--port {port}: Address already in use" in done.stderr
     assert "Traceback" not in done.stderr

@@ -36,42 +36,43 @@ EXTENSIBLE = (
 TWO = np.array([1, 2], "<i2").tobytes()
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        riff(chunk(b"fmt ", PLAIN), chunk(b"data", TWO)),
-        riff(chunk(b"LIST", b"odd"), chunk(b"fmt ", PLAIN), chunk(b"data", TWO)),
-        riff(chunk(b"fmt ", EXTENSIBLE), chunk(b"data", TWO)),
-        riff(chunk(b"fmt ", PLAIN), chunk(b"data", TWO), chunk(b"LIST", bytes(3000))),
-        riff(chunk(b"fmt ", PLAIN), chunk(b"data", TWO, 0)),
-        riff(chunk(b"fmt ", PLAIN), chunk(b"data", TWO, 0xFFFFFFFF), size=0xFFFFFFFF),
-        riff(chunk(b"JUNK", bytes(100_000)), chunk(b"fmt ", PLAIN), chunk(b"data", TWO), size=40),
-    ],
-    ids=["plain", "text first", "extensible", "text behind", "no size", "any size", "more than it says"],
-)
+FORM, DATA = chunk(b"fmt ", PLAIN), chunk(b"data", TWO)
+
+WRITTEN = {
+    "plain": riff(FORM, DATA),
+    "text first": riff(chunk(b"LIST", b"odd"), FORM, DATA),
+    "extensible": riff(chunk(b"fmt ", EXTENSIBLE), DATA),
+    "text behind": riff(FORM, DATA, chunk(b"LIST", bytes(3000))),
+    "no size": riff(FORM, chunk(b"data", TWO, 0)),
+    "any size": riff(FORM, chunk(b"data", TWO, 0xFFFFFFFF), size=0xFFFFFFFF),
+    "more than it says": riff(chunk(b"JUNK", bytes(100_000)), FORM, DATA, size=40),
+}
+
+
+@pytest.mark.parametrize("data", WRITTEN.values(), ids=WRITTEN)
 def test_files_as_programs_write_them(data: bytes) -> None:
     reader = WavReader()
     assert (reader.samples(data) * 32768).tolist() == [1, 2]
     assert reader.samples(bytes(2)).size in (0, 1)  # a file without a size has no end
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        *(
-            b"ID3\x04 an MP3",
-            b"RIFF" + bytes(1 << 16),
-            riff(chunk(b"LIST", b"", 4 << 29), chunk(b"data", b"")),
-        ),
-        *(riff(chunk(b"data", TWO)), riff(chunk(b"fmt ", PLAIN[:10]), chunk(b"data", TWO))),
-        *(wav(rate=44100), wav(channels=2), wav(width=1), wav()[:20] + b"\x03" + wav()[21:]),
-        *(b"", b"RIFF", wav()[:43]),
-    ],
-    ids=[
-        *("MP3", "no WAVE", "no data", "no format", "short format", "44.1 kHz", "stereo", "8 bits", "float"),
-        *("empty", "four bytes", "ends in its header"),
-    ],
-)
+WRONG = {
+    "MP3": b"ID3\x04 an MP3",
+    "no WAVE": b"RIFF" + bytes(1 << 16),
+    "no data": riff(chunk(b"LIST", b"", 4 << 29), chunk(b"data", b"")),
+    "no format": riff(DATA),
+    "short format": riff(chunk(b"fmt ", PLAIN[:10]), DATA),
+    "44.1 kHz": wav(rate=44100),
+    "stereo": wav(channels=2),
+    "8 bits": wav(width=1),
+    "float": wav()[:20] + b"\x03" + wav()[21:],
+    "empty": b"",
+    "four bytes": b"RIFF",
+    "ends in its header": wav()[:43],
+}
+
+
+@pytest.mark.parametrize("body", WRONG.values(), ids=WRONG)
 def test_audio_of_another_format_is_told(refused: Refused, body: bytes) -> None:
     reader = WavReader()
     with refused(RequestError):

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,38 +13,13 @@ import pytest
 from builder.formats.json_values import json_text
 from builder.formats.manifest import Manifest, PluginEntry
 from builder.prove.virtualcard.sessions import machine_with_gpus
-from tests.support import ROOT
+from tests.support import ROOT, ran
 from tests.support.factories.releases import manifest
+from tests.support.tables import data_text
 
 ENTRY = PluginEntry("lib/libonnxruntime_providers_cuda.so", ("CUDAExecutionProvider",), "1.24.4", 24, None)
 
-PROGRAM = """\
-import ctypes, json, os, sys
-from concurrent.futures import ThreadPoolExecutor
-import numpy as np, onnxruntime
-from ortpacks_runtime import open_session, register
-from ortpacks_runtime.one_node import ONE_NODE
-given = json.loads(sys.argv[1])
-for library in given.get("first", ()):
-    onnxruntime.register_execution_provider_library("CUDAExecutionProvider", library)
-threads = given.get("threads", 1)
-with ThreadPoolExecutor(threads) as pool:
-    made, *others = pool.map(lambda _: register(download="download" in given), range(threads))
-session = open_session(ONE_NODE, device=given.get("device"))
-report, product = session.report, session.run(None, {"x": np.full((2, 2), 3, np.float32)})[0]
-answer = {"reasons": made.reasons, "package": made.package, "devices": len(made.devices)}
-answer |= {"same": {*others} <= {made}, "session": [report.provider, report.libraries], "nodes": report.nodes}
-answer |= {"refused": str(report.fallback), "product": product.tolist()}
-if made.library:
-    told = ctypes.CDLL(str(made.library)).double_option
-    told.restype = ctypes.c_char_p
-    answer["tf32"] = told().decode()
-reader, writer = os.pipe()
-if os.fork() == 0:
-    os.write(writer, json.dumps(register().reasons).encode())
-    os._exit(0)
-print(json.dumps({**answer, "forked": json.loads(os.read(reader, 4096))}))
-"""
+PROGRAM = data_text("programs/session-on-a-plugin.txt")
 
 
 def compiled(target: Path, code: Path | None = None, cudart: Path | None = None) -> Path:
@@ -54,7 +28,7 @@ def compiled(target: Path, code: Path | None = None, cudart: Path | None = None)
     more = [f'-DCODE="{code}"', f"-L{cudart.parent}", f"-l:{cudart.name}"] if cudart else []
     argv = ["gcc", "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-o", str(target)]
     source = str(Path(__file__).with_name("plugin.c"))
-    done = subprocess.run([*argv, source, *more], capture_output=True, text=True, check=False)
+    done = ran([*argv, source, *more])
     assert done.returncode == 0, done.stderr
     return target
 
@@ -95,9 +69,7 @@ class Machine:
         where = {"XDG_DATA_HOME": str(self.folder), "ORTPACKS_CLIENT": str(self.client)}
         where |= {"ORTPACKS_EP_LIBRARY": str(named)} if named else {}
         env = {**os.environ, **stated, **where, "PYTHONPATH": f"{host or ''}:{ROOT / 'runtime'}"}
-        done = subprocess.run(
-            [*argv, json.dumps(given)], env=env, capture_output=True, text=True, check=False
-        )
+        done = ran([*argv, json.dumps(given)], env=env)
         if done.returncode and "unshare" in done.stderr:
             pytest.skip(f"no mount namespace here: {done.stderr.strip()}")
         assert done.returncode == 0, done.stderr

@@ -20,7 +20,7 @@ from builder.binary.fatbin_format import Kind
 from builder.config.inputs import Input, Lock, Pin
 from builder.contents.cuobjdump import Listing
 from builder.io.wiring import Wiring
-from tests.support import ROOT
+from tests.support import ROOT, ran
 from tests.support.tables import data_text
 
 Made = TypeVar("Made")
@@ -120,7 +120,7 @@ def cudnn_928() -> Path:
 
 def listing(program: Path, flag: str, library: Path) -> Listing:
     """Run cuobjdump with a flag on a library."""
-    done = subprocess.run([program, flag, library], capture_output=True, text=True, check=False)
+    done = ran([program, flag, library])
     return Listing(done.returncode, done.stdout, done.stderr)
 
 

@@ -2,10 +2,9 @@
 
 import hashlib
 import os
-import subprocess
 from pathlib import Path
 
-from tests.support import ort_source
+from tests.support import ort_source, ran
 
 HOST = "host.example"
 
@@ -22,10 +21,7 @@ _WHEN = dict.fromkeys(("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"), "2025-03-08T00:
 
 def git(folder: Path, *words: str) -> str:
     """Run git in a folder as nobody, at ``_WHEN``, and return what it prints."""
-    argv, env = ["git", *_HOW, *words], {**os.environ, **_WHEN}
-    return subprocess.run(
-        argv, cwd=folder, env=env, capture_output=True, text=True, check=True
-    ).stdout.strip()
+    return ran(["git", *_HOW, *words], cwd=folder, env={**os.environ, **_WHEN}, check=True).stdout.strip()
 
 
 def url_of(name: str) -> str:

@@ -4,13 +4,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support import ROOT
+from tests.support import ROOT, ran
 
 
 def invoke(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """Run a verb of the project to its end, for at most 50 minutes."""
     argv = [sys.executable, "-m", "builder.build.verbs.command_line", *map(str, arguments)]
-    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=3000, check=False)
+    return ran(argv, cwd=ROOT, timeout=3000)
 
 
 def build(dist: Path, *arguments: str) -> Path:

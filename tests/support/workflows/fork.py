@@ -1,7 +1,6 @@
 """A fork of the project on the double of GitHub, in which workflows are walked."""
 
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from pathlib import Path
 
 from tests.doubles.github import GitHubDouble
 from tests.support.checkout import copy_checkout
+from tests.support.factories.sources import commit
 from tests.support.workflows.actions import Place
 from tests.support.workflows.runner import Runners, runners
 from tests.support.workflows.walk import Event, Walk
@@ -89,13 +89,4 @@ def _commit(folder: Path, changes: Mapping[str, str]) -> str:
         assert text.count(old) == 1, old
         text = text.replace(old, new)
     written.write_text(text, encoding="utf-8")
-    _git(folder, "init", "--quiet", "--initial-branch=main")
-    _git(folder, "add", "--all")
-    who = ("-c", "user.name=fork", "-c", "user.email=fork@localhost")
-    _git(folder, *who, "commit", "--quiet", "--message=A fork")
-    return _git(folder, "rev-parse", "HEAD").strip()
-
-
-def _git(folder: Path, *words: str) -> str:
-    argv = ["git", "-C", str(folder), *words]
-    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+    return commit(folder)

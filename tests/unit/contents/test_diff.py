@@ -8,7 +8,6 @@ import pytest
 from builder.contents.diff import PackageDifference, difference, difference_lines, document
 from builder.formats import manifest
 from builder.formats.missing_kernels import MissingKernels
-from tests.support.factories import records
 from tests.support.factories.documents import changed
 from tests.support.factories.records import MODERN, PROVIDER
 from tests.support.factories.releases import file_entry
@@ -34,7 +33,7 @@ CUBLAS_FILE = file(
 )
 
 OLD = replace(
-    records.manifest(MODERN),
+    MODERN,
     name="ortpacks-modern-1.21.0-cuda12.9-linux-x64",
     sm=("75", "80"),
     onnxruntime=manifest.OrtEntry(

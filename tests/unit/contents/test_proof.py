@@ -24,8 +24,7 @@ from builder.formats.manifest import Manifest, WheelEntry
 from builder.formats.package_names import Layout, PackageName
 from tests.support.factories.documents import changed, manifest, members, without
 from tests.support.factories.packages import official, plan
-from tests.support.factories.records import LEGACY
-from tests.support.factories.records import manifest as tiny_manifest
+from tests.support.factories.records import LEGACY, with_files
 from tests.support.messages import Told
 
 CUDNN, HOST = "lib/libcudnn.so.9", "lib/libonnxruntime.so.1"
@@ -124,7 +123,7 @@ WHEEL = WheelEntry(SOURCE, "nvidia_cudnn_cu12-9.10.2.21-py3-none-manylinux_2_27_
 
 
 def thin(wheel: WheelEntry | None = WHEEL, **changes: object) -> Manifest:
-    made = tiny_manifest(LEGACY, {"lib/libcudnn.so.9": 7})
+    made = with_files(LEGACY, {"lib/libcudnn.so.9": 7})
     absent = {"source": SOURCE, "member": "nvidia/cudnn/lib/libcudnn.so.9", "packed": False, **changes}
     entry = replace(made.files[0], **absent)  # type: ignore[arg-type]
     return replace(made, files=(entry,), wheels=(wheel,) if wheel else ())

@@ -23,7 +23,7 @@ from tests.support import ROOT
 from tests.support.factories.project_copy import Place
 from tests.support.factories.provenance import document
 from tests.support.factories.signing import FIRST, targets
-from tests.support.fakes.ports import FakeReporter
+from tests.support.fakes.ports import FakeReporter, reported
 from tests.support.schemas import schema
 
 LEGACY, MODERN = (f"{name_of(variant)}.tar.zst" for variant in ("legacy", "modern"))
@@ -65,9 +65,7 @@ class Shop:
 
     @property
     def lines(self) -> list[str]:
-        reporter = self.wiring.reporter
-        assert isinstance(reporter, FakeReporter)
-        return reporter.lines
+        return reported(self.wiring)
 
 
 def described(folder: Path, command: str = "") -> None:

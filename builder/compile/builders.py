@@ -105,7 +105,10 @@ def named_builders(engine: DockerEngine, flags: Mapping[str, str | None]) -> Bui
     """
     given = {flag: text.split(",") for flag, text in flags.items() if text is not None}
     if empty := [flag for flag, names in given.items() if "" in names]:
-        raise ValidationError([_empty(flag, given[flag]) for flag in empty])
+        advice = "Take out a comma, or write the name."
+        raise ValidationError(
+            [f"--{flag} {flags[flag]!r}: a name is empty. {advice} {_LISTS[flag]}" for flag in empty]
+        )
     known = {flag: engine.builders(flag) for flag in given}
     unknown = [(flag, name) for flag, names in given.items() for name in names if name not in known[flag]]
     if unknown:
@@ -114,11 +117,6 @@ def named_builders(engine: DockerEngine, flags: Mapping[str, str | None]) -> Bui
     for name in names:
         engine.wake(name)
     return Builders([*names])
-
-
-def _empty(flag: str, names: Sequence[str]) -> str:
-    given = ",".join(names)
-    return f"--{flag} {given!r}: a name is empty. Take out a comma, or write the name. {_LISTS[flag]}"
 
 
 def _unknown(flag: str, name: str, known: Sequence[str]) -> str:

@@ -23,8 +23,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from socket import socket
-from socketserver import BaseServer, StreamRequestHandler, ThreadingUnixStreamServer
+from socketserver import StreamRequestHandler, ThreadingUnixStreamServer
 from typing import Protocol, TypeVar
 from urllib.parse import urlsplit
 
@@ -238,42 +237,39 @@ class RedisCache:
 
     def require(self) -> None:
         """See ``CompileCache.require``."""
-        self._ask(self._ping)
+        with self._told():
+            if not self._client.ping():
+                raise InvalidResponse("PING was not answered with PONG")
 
     def get(self, key: str) -> bytes | None:
         """See ``CompileCache.get``."""
-        return self._ask(partial(self._get, key))
+        with self._told():
+            value = self._client.get(_PREFIX + key)
+            if value is not None and not isinstance(value, bytes):
+                raise InvalidResponse("GET was not answered with an object")
+            return value
 
     def has(self, key: str) -> bool:
         """See ``CompileCache.has``."""
-        return bool(self._ask(partial(self._client.exists, _PREFIX + key)))
+        with self._told():
+            return bool(self._client.exists(_PREFIX + key))
 
     def put(self, key: str, value: bytes) -> None:
         """See ``CompileCache.put``."""
-        self._ask(partial(self._put, key, value))
+        with self._told():
+            try:
+                self._client.set(_PREFIX + key, value)
+            except ResponseError as error:
+                if not isinstance(error, _STORES_NOTHING) and not str(error).startswith(_NO_WRITES):
+                    raise
+                advice = "Make room there, or let it take writes: its log says more."
+                raise DiskError(f"{self.name} stores nothing", cause=str(error), advice=advice) from error
 
-    def _ping(self) -> None:
-        if not self._client.ping():
-            raise InvalidResponse("PING was not answered with PONG")
-
-    def _get(self, key: str) -> bytes | None:
-        value = self._client.get(_PREFIX + key)
-        if value is not None and not isinstance(value, bytes):
-            raise InvalidResponse("GET was not answered with an object")
-        return value
-
-    def _put(self, key: str, value: bytes) -> None:
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Raise ours in place of the client's errors."""
         try:
-            self._client.set(_PREFIX + key, value)
-        except ResponseError as error:
-            if not isinstance(error, _STORES_NOTHING) and not str(error).startswith(_NO_WRITES):
-                raise
-            advice = "Make room there, or let it take writes: its log says more."
-            raise DiskError(f"{self.name} stores nothing", cause=str(error), advice=advice) from error
-
-    def _ask(self, call: Callable[[], T]) -> T:
-        try:
-            return call()
+            yield
         except (AuthenticationError, NoPermissionError) as error:
             advice = "Set the password in REDISCLI_AUTH; the user's name goes into the address."
             raise ValidationError(f"{self.name} refuses", cause=str(error), advice=advice) from error
@@ -282,12 +278,10 @@ class RedisCache:
                 advice = "Correct the number at the end of the address."
                 raise ValidationError(f"{self.name} refuses", cause=str(error), advice=advice) from error
             raise TransferError(f"{self.name} refuses", cause=str(error)) from error
-        except (InvalidResponse, TypeError, ValueError) as error:  # the client's errors for other answers
+        except (RedisError, TypeError, ValueError) as error:
             is_host = isinstance(error, UnicodeError)  # one with an empty or long part
-            what = f"{self.name} does not answer{'' if is_host else ' as Redis'}"
-            raise TransferError(what, cause=str(error), advice=_NO_REDIS) from error
-        except RedisError as error:
-            what = f"{self.name} does not answer"
+            is_other = isinstance(error, InvalidResponse | TypeError | ValueError) and not is_host
+            what = f"{self.name} does not answer{' as Redis' if is_other else ''}"
             raise TransferError(what, cause=str(error), advice=_NO_REDIS) from error
 
 
@@ -311,38 +305,36 @@ class S3Cache:
 
     def require(self) -> None:
         """See ``CompileCache.require``."""
-        self._ask(self._store.list_with_delimiter)
+        with self._told():
+            self._store.list_with_delimiter()
 
     def get(self, key: str) -> bytes | None:
         """See ``CompileCache.get``."""
-        with suppress(FileNotFoundError):
-            return self._ask(lambda: bytes(self._store.get(key).bytes()))
+        with suppress(FileNotFoundError), self._told():
+            return bytes(self._store.get(key).bytes())
         return None
 
     def has(self, key: str) -> bool:
         """See ``CompileCache.has``."""
-        with suppress(FileNotFoundError):
-            self._ask(lambda: self._store.head(key))
+        with suppress(FileNotFoundError), self._told():
+            self._store.head(key)
             return True
         return False
 
     def put(self, key: str, value: bytes) -> None:
         """See ``CompileCache.put``."""
         try:
-            self._ask(lambda: self._store.put(key, value))
+            with self._told():
+                self._store.put(key, value)
         except FileNotFoundError as error:
-            raise TransferError(
-                f"{self.name} stores nothing",
-                cause="the bucket is not there",
-                advice=_NO_BUCKET,
-            ) from error
+            what, cause = f"{self.name} stores nothing", "the bucket is not there"
+            raise TransferError(what, cause=cause, advice=_NO_BUCKET) from error
 
-    def _ask(self, call: Callable[[], T]) -> T:
-        """Return the result of ``call``. Raises ``FileNotFoundError`` when an object is not there."""
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Raise ours in place of the store's errors; ``FileNotFoundError`` where an object is not there."""
         try:
-            return call()
-        except FileNotFoundError:
-            raise
+            yield
         except BaseError as error:
             if refused := _REFUSED.search(str(error)):
                 advice = "The variables are AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
@@ -431,11 +423,17 @@ def served(caches: CompileCaches, reporter: Reporter) -> Iterator[Path]:
     that cache got nothing.
     """
     requests = _RequestServer(caches, reporter)
+
+    class Handler(StreamRequestHandler):
+        def handle(self) -> None:
+            with suppress(OSError):  # the build has ended meanwhile, say by Ctrl-C
+                agent.serve(self.rfile, self.wfile, requests.answer)
+
     temporary = tempfile.gettempdir()
     is_unfit = len(temporary.encode()) > _LONGEST or "," in temporary  # buildx splits the path at a comma
     with tempfile.TemporaryDirectory(prefix="ortpacks-", dir="/tmp" if is_unfit else None) as folder:  # noqa: S108
         path = Path(folder, "socket")
-        with ThreadingUnixStreamServer(str(path), partial(_Handler, requests.answer)) as server:
+        with ThreadingUnixStreamServer(str(path), Handler) as server:
             server.daemon_threads = True
             server.socket.listen(WAITING)
             threading.Thread(target=server.serve_forever, args=(POLL,), daemon=True).start()
@@ -444,18 +442,6 @@ def served(caches: CompileCaches, reporter: Reporter) -> Iterator[Path]:
             finally:
                 server.shutdown()
     requests.close()
-
-
-class _Handler(StreamRequestHandler):
-    def __init__(
-        self, answer: Callable[[bytes], bytes], request: socket, address: object, server: BaseServer
-    ) -> None:
-        self._answer = answer
-        super().__init__(request, address, server)
-
-    def handle(self) -> None:
-        with suppress(OSError):  # the build has ended meanwhile, say by Ctrl-C
-            agent.serve(self.rfile, self.wfile, self._answer)
 
 
 class _RequestServer:

@@ -87,17 +87,10 @@ def missing_inputs(plan: BuildPlan, lock: Lock) -> list[str]:
 
 
 def _require_pins(plan: BuildPlan, lock: Lock) -> None:
-    compiles = plan.origin is Origin.SOURCE
-    problems = [
-        *(
-            f"inputs.lock has no entry {key!r}. Run ./run lock and commit the file."
-            for key in missing_inputs(plan, lock)
-        ),
-        *(
-            f"variants.yaml: {one}"
-            for one in (source_problems(plan.project, plan.base, lock) if compiles else ())
-        ),
-    ]
+    advice = "Run ./run lock and commit the file."
+    problems = [f"inputs.lock has no entry {key!r}. {advice}" for key in missing_inputs(plan, lock)]
+    if plan.origin is Origin.SOURCE:
+        problems += [f"variants.yaml: {one}" for one in source_problems(plan.project, plan.base, lock)]
     if problems:
         raise ConfigError(problems)
 

@@ -20,7 +20,7 @@ from typing import TypeVar, cast
 
 import pydantic
 import yaml
-from pydantic.json_schema import GenerateJsonSchema
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import ErrorDetails
 from yaml.reader import ReaderError
 
@@ -80,7 +80,7 @@ def _adapter(kind: type[object]) -> pydantic.TypeAdapter[object]:
     return _ADAPTERS[kind]
 
 
-def schema_of(kind: type[object]) -> dict[str, object]:
+def schema_of(kind: type[object]) -> JsonSchemaValue:
     """Return the JSON schema of a class."""
     return _adapter(kind).json_schema(schema_generator=_WithoutTitles)
 
@@ -213,7 +213,7 @@ class Document:
                 self._report_detail(detail, location, schema_of(kind))
         return None
 
-    def _report_detail(self, detail: ErrorDetails, above: Location, schema: object) -> None:
+    def _report_detail(self, detail: ErrorDetails, above: Location, schema: JsonSchemaValue) -> None:
         if detail["type"] == "too_short" and detail["input"]:
             return  # the list has items, each with an error of its own
         is_key = detail["loc"][-1:] == ("[key]",)
@@ -275,45 +275,32 @@ def _is_tag(step: str | int) -> bool:
     return isinstance(step, str) and step.startswith(TAG)
 
 
-def _choices(schema: object, location: Location) -> list[str]:
+def _choices(schema: JsonSchemaValue, location: Location) -> list[str]:
     described = _schema_at(schema, location)
     allowed = described.get("properties") or described.get("enum") or [described.get("const")]
-    return [str(choice) for choice in allowed] if isinstance(allowed, dict | list) else []
+    return [str(choice) for choice in allowed]
 
 
-def _schema_at(schema: object, location: Location) -> dict[str, object]:
-    described = _as_mapping(schema)
-    definitions = _as_mapping(described.get("$defs"))
+def _schema_at(schema: JsonSchemaValue, location: Location) -> JsonSchemaValue:
+    def dereferenced(described: JsonSchemaValue) -> JsonSchemaValue:
+        name = described.get("$ref", "").rpartition("/")[2]
+        found: JsonSchemaValue = schema["$defs"][name] if name else described
+        return found
+
+    described = schema
     for step in location:
-        properties, patterns = described.get("properties"), described.get("patternProperties")
         if _is_tag(step):
-            kinds = (_dereferenced(kind, definitions) for kind in _as_list(described["oneOf"]))
-            described = next(kind for kind in kinds if str(step)[1:] in _as_mapping(kind["properties"]))
+            kinds = map(dereferenced, described["oneOf"])
+            described = next(kind for kind in kinds if str(step)[1:] in kind["properties"])
         elif isinstance(step, int):
-            described = _as_mapping(described["items"])
-        elif properties:
-            described = _as_mapping(_as_mapping(properties)[step])
+            described = described["items"]
+        elif "properties" in described:
+            described = described["properties"][step]
         else:
-            described = _as_mapping(next(iter(_as_mapping(patterns).values())))
-        described = _dereferenced(described, definitions)
+            of_any_key = {"": described.get("additionalProperties")}
+            described = next(iter(described.get("patternProperties", of_any_key).values()))
+        described = dereferenced(described)
     return described
-
-
-def _dereferenced(described: object, definitions: Mapping[str, object]) -> dict[str, object]:
-    description = _as_mapping(described)
-    return (
-        _as_mapping(definitions[str(description["$ref"]).rpartition("/")[2]])
-        if "$ref" in description
-        else description
-    )
-
-
-def _as_list(value: object) -> list[object]:
-    return value if isinstance(value, list) else []
-
-
-def _as_mapping(value: object) -> dict[str, object]:
-    return value if isinstance(value, dict) else {}
 
 
 _DEEPEST = 16

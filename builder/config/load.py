@@ -102,17 +102,13 @@ def pick_variants(project: Project, names: Sequence[str], all_: bool) -> tuple[V
 
 
 def _check_pins(document: Document) -> None:
-    of_toolkits = (
-        (f"toolkits.{name}.{pin}", f"toolkits.{name}.{version}", form)
-        for name in document.keys("toolkits")
-        for pin, version, form in _TOOLKIT_PINS
+    inside = (
+        (f"{section}.{name}.{pin}", f"{section}.{name}.{version}", form)
+        for section, pins in (("toolkits", _TOOLKIT_PINS), ("bases", _BASE_PINS))
+        for name in document.keys(section)
+        for pin, version, form in pins
     )
-    of_bases = (
-        (f"bases.{base}.{pin}", f"bases.{base}.{version}", form)
-        for base in document.keys("bases")
-        for pin, version, form in _BASE_PINS
-    )
-    for pin_path, version_path, form in (*_TOOLKIT_PINS, *of_toolkits, *of_bases):
+    for pin_path, version_path, form in (*_TOOLKIT_PINS, *inside):
         pin, key = tuple(pin_path.split(".")), tuple(version_path.split("."))
         spec, version = document.text(*pin), document.text(*key)
         if spec and version and form.format(version) not in f"{spec.rpartition('@')[2]}$":
@@ -134,10 +130,7 @@ def _check_bases(document: Document) -> None:
 def _check_variants(document: Document) -> None:
     """Report variants whose architectures cannot be served, or whose generations are not those of the set."""
     for name in document.keys("variants"):
-        numbers, generations = (
-            document.at("variants", name, "sm"),
-            document.at("variants", name, "generations"),
-        )
+        numbers, generations = (document.at("variants", name, key) for key in ("sm", "generations"))
         if isinstance(numbers, list):
             sm = tuple(sorted(Arch.parse(str(number)) for number in numbers))
             _check_architectures(document, name, sm)

@@ -17,7 +17,6 @@ from builder.facts.gpu.table import (
     EMBEDDED,
     GPUS,
     SUFFIXES,
-    Gpu,
 )
 
 
@@ -105,7 +104,9 @@ def driver_window(
 def compilable(nvcc: str) -> Tuple[int, ...]:
     """Return the numbers of the architectures that an nvcc of this version compiles for."""
     version = version_of(nvcc)[:2]
-    return tuple(gpu.number for gpu in COMPILED if _reaches(gpu, version))
+    return tuple(
+        gpu.number for gpu in COMPILED if (gpu.first_cuda or version) <= version <= (gpu.last_cuda or version)
+    )
 
 
 def version_of(text: str) -> Version:
@@ -148,8 +149,3 @@ def compiles(nvcc: str, arch: Arch) -> bool:
     """Return whether a toolkit of this version makes SASS for an architecture."""
     first = first_cuda(arch)
     return arch.number in compilable(nvcc) and first is not None and first <= version_of(nvcc)
-
-
-def _reaches(gpu: Gpu, version: Version) -> bool:
-    first, last = gpu.first_cuda, gpu.last_cuda
-    return first is not None and first <= version and (last is None or version <= last)

@@ -13,6 +13,8 @@ from tests.support.messages import Refused
 
 GONE = ToolMissingError("Builder went away while building artifact.", retry_after=0.0)
 
+LOST = ToolMissingError("Builder went away while exporting.", retry_after=0.0)
+
 
 class Farm:
     """Builders: ``seen`` lists those that were given work, ``failures`` has the error that each
@@ -60,14 +62,6 @@ def test_a_builder_that_goes_away_hands_its_work_to_another_one() -> None:
     assert farm.reporter.lines == [said]
 
 
-@pytest.mark.parametrize("error", [DiskError("no space left"), ToolMissingError("pip is not on PATH")])
-def test_what_fails_for_another_reason_is_not_tried_again(error: BuilderError) -> None:
-    farm = Farm("one", "two", one=error)
-    with pytest.raises(type(error)):
-        farm.compile(0)
-    assert farm.seen == ["one"]
-
-
 def test_a_builder_that_does_not_answer_gets_no_work() -> None:
     farm = Farm("one", "two", "three", one=GONE)
     farm.engine.deaf.add("two")
@@ -75,20 +69,24 @@ def test_a_builder_that_does_not_answer_gets_no_work() -> None:
     assert farm.seen == ["one", "three"]
 
 
-def test_where_no_other_answers_the_first_failure_is_the_error() -> None:
-    farm = Farm("one", "two", one=GONE)
-    farm.engine.deaf.add("two")
-    with pytest.raises(ToolMissingError) as caught:
+@pytest.mark.parametrize(
+    ("failures", "deaf", "seen"),
+    [
+        ({"one": DiskError("no space left")}, (), ["one"]),
+        ({"one": ToolMissingError("pip is not on PATH")}, (), ["one"]),
+        ({"one": GONE}, ("two", "three"), ["one"]),
+        ({"one": GONE, "two": LOST, "three": LOST}, (), ["one", "two"]),
+    ],
+    ids=["a full disk", "another tool", "no other answers", "handed on once"],
+)
+def test_the_last_failure_is_the_error(
+    failures: dict[str, BuilderError], deaf: tuple[str, ...], seen: list[str]
+) -> None:
+    farm = Farm("one", "two", "three", **failures)
+    farm.engine.deaf.update(deaf)
+    with pytest.raises(BuilderError) as caught:
         farm.compile(0)
-    assert caught.value is GONE
-    assert farm.seen == ["one"]
-
-
-def test_work_is_handed_on_once() -> None:
-    farm = Farm("one", "two", "three", one=GONE, two=GONE, three=GONE)
-    with pytest.raises(ToolMissingError):
-        farm.compile(0)
-    assert farm.seen == ["one", "two"]
+    assert (farm.seen, caught.value) == (seen, failures[seen[-1]])
 
 
 LISTED = {"builder": ("default", "farm"), "context": ("default", "far", "away")}

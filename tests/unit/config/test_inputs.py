@@ -75,18 +75,14 @@ LOCK = Lock(
 
 def test_a_lock_is_written_sorted_and_read_back() -> None:
     assert render_lock(LOCK) == LOCK_TEXT
-    assert parse_lock(LOCK_TEXT, "inputs.lock") == LOCK
-
-
-def test_revisions_and_nothing_are_read_back() -> None:
-    commit = {"git:https://github.com/microsoft/onnxruntime@v1.23.2": Pin(revision="a" * 40)}
-    digest = {"image:ubuntu:22.04": Pin(revision="sha256:" + "b" * 64)}
-    for pins in ({}, commit | digest):
-        assert parse_lock(render_lock(Lock(pins=pins)), "inputs.lock") == Lock(pins=pins)
-
-
-def test_tabs_and_one_line_are_json_too() -> None:
-    assert parse_lock(LOCK_TEXT.replace("  ", "\t").replace("\n", ""), "inputs.lock") == LOCK
+    revisions = {
+        "git:https://github.com/microsoft/onnxruntime@v1.23.2": Pin(revision="a" * 40),
+        "image:ubuntu:22.04": Pin(revision="sha256:" + "b" * 64),
+    }
+    for lock in (LOCK, Lock({}), Lock(revisions)):
+        assert parse_lock(render_lock(lock), "inputs.lock") == lock
+    one_line_with_tabs = LOCK_TEXT.replace("  ", "\t").replace("\n", "")
+    assert parse_lock(one_line_with_tabs, "inputs.lock") == LOCK
 
 
 @pytest.mark.parametrize("case", read_cases("lock-messages.txt"), ids=str)
@@ -95,12 +91,3 @@ def test_a_wrong_lock_names_line_and_key(case: Case) -> None:
         parse_lock(changed((case.old, case.new), text=LOCK_TEXT), "inputs.lock")
     assert type(caught.value).__name__ == case.kind
     assert caught.value.problems == tuple(f"inputs.lock:{line}" for line in case.lines)
-
-
-@pytest.mark.parametrize("password", ["swordfish", "sword/fish", "sword@fish", "sword#fish"])
-def test_the_password_of_a_git_url_is_not_shown(password: str) -> None:
-    key = f"git:https://ada:{password}@github.com/microsoft/onnxruntime@v1.23.2"
-    with pytest.raises(ConfigError, match=r'inputs\["git:https://') as caught:
-        parse_lock(changed(("wheel:cmake==3.31.6", key), text=LOCK_TEXT), "inputs.lock")
-    assert "ada" not in str(caught.value)
-    assert "fish" not in str(caught.value)

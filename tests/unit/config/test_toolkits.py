@@ -4,6 +4,7 @@ Expected values: NVIDIA's support matrices and release notes; tests/integration 
 """
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -12,7 +13,7 @@ from builder.facts.gpu.architectures import Arch, Capability
 from builder.facts.gpu.compatibility import compilable, cuda_of_driver, driver_window
 from builder.facts.gpu.table import KNOWN_SM
 from builder.facts.ort.known_rules import rules_for
-from builder.finding import Code, Severity
+from builder.finding import Code, Finding, Severity
 from tests.support.factories.binaries import sass
 from tests.support.factories.libraries import covered
 from tests.support.messages import Told
@@ -29,19 +30,15 @@ def _version(text: str) -> Cuda:
     return tuple(map(int, text.split(".")))
 
 
+def linted(sm: str, cuda: str, cudnn: str, ort: str, nvcc: str = "", ptxas: str = "") -> list[Finding]:
+    choice = ToolkitChoice(variant="v", sm=_arches(sm), cuda=cuda, cudnn=cudnn, rules=rules_for(ort))
+    return lint(replace(choice, nvcc=nvcc or None, ptxas=ptxas or None))
+
+
 @pytest.mark.parametrize("row", table("config/toolkits.txt"), ids=", ".join)
 def test_which_rules_a_set_breaks(row: list[str], told: Told) -> None:
-    sm, cuda, cudnn, ort, nvcc, ptxas, rules = row
-    choice = ToolkitChoice(
-        variant="v",
-        sm=_arches(sm),
-        cuda=cuda,
-        cudnn=cudnn,
-        rules=rules_for(ort),
-        nvcc=nvcc or None,
-        ptxas=ptxas or None,
-    )
-    findings = lint(choice)
+    *choice, rules = row
+    findings = linted(*choice)
     assert [finding.code.name for finding in findings] == rules.split()
     told("\n".join(map(str, findings)))
 
@@ -55,20 +52,11 @@ RELEASES = ("11.0", "11.1", "11.4", "11.8", "12.0", "12.4", "12.6", "12.8", "12.
 def test_each_architecture_with_each_toolkit(cuda: str) -> None:
     expected = {sm for sm, (first, last) in COMPILERS.items() if first <= _version(cuda) <= last}
     assert set(compilable(cuda)) == set(compilable(f"{cuda}.86")) == expected
-    assert {sm for sm in KNOWN_SM if not _refused(sm, cuda)} == expected
-
-
-def _refused(sm: int, cuda: str) -> bool:
-    choice = ToolkitChoice(
-        variant="v",
-        sm=_arches(str(sm)),
-        cuda=cuda,
-        cudnn="9.10.2.21",
-        rules=rules_for("1.23.2"),
-        nvcc=None,
-        ptxas=None,
-    )
-    return bool({"C002", "C003"} & {finding.code.name for finding in lint(choice)})
+    refusals = {Code.C002, Code.C003}
+    found = {
+        sm: {finding.code for finding in linted(str(sm), cuda, "9.10.2.21", "1.23.2")} for sm in KNOWN_SM
+    }
+    assert {sm for sm, codes in found.items() if not codes & refusals} == expected
 
 
 @pytest.mark.parametrize("row", table("gpus/drivers.txt"), ids=", ".join)

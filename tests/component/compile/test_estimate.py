@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -20,6 +19,8 @@ from tests.support.tables import table
 _CUDA = "CMakeFiles/onnxruntime_providers_cuda.dir/src/onnxruntime/onnxruntime"
 
 TABLE = costs.read(ROOT / "tests/data/compile/costs.tsv")
+
+SHIPPED = costs.read(ROOT / "builder/farm/costs.tsv")
 
 HOST_UNIT = "CMakeFiles/onnxruntime_optimizer.dir/src/gelu_fusion.cc.o"
 
@@ -109,32 +110,29 @@ def test_what_is_known_of_the_time_is_told(
     told("\n".join(estimate_lines(plan, TABLE, jobs)))
 
 
-def test_the_shipped_table_comes_to_what_the_full_build_took(root: Path) -> None:
+def test_the_shipped_table_comes_to_what_the_full_build_took() -> None:
     """The expected value is a row of docs/performance.md: ``legacy``, full, cold, 2026-11-24, 4,253 CPU s.
 
     Less 51 CPU s of 34 empty units that it compiled (measured on 2026-11-26), and less 0.59 for each of 121
     CUDA units, which pieces took more then (docs/decisions/0009-pieces.md).
     """
-    shipped = costs.read(root / "builder/farm/costs.tsv")
     took = 4253 - 51 - 0.59 * 121
-    assert compile_work(planned(Profile.FULL), shipped).total == pytest.approx(took, rel=0.05)
+    assert compile_work(planned(Profile.FULL), SHIPPED).total == pytest.approx(took, rel=0.05)
 
 
-def test_the_shipped_table_comes_to_what_the_cold_minimal_build_took(root: Path) -> None:
+def test_the_shipped_table_comes_to_what_the_cold_minimal_build_took() -> None:
     """The expected values are a row of docs/performance.md: ``legacy``, minimal, cold, 2026-11-26: 323
     units, 356 CPU s, 183 s with 2 jobs."""
-    shipped = costs.read(root / "builder/farm/costs.tsv")
-    units = unit_seconds(planned(Profile.MINIMAL), shipped)
+    units = unit_seconds(planned(Profile.MINIMAL), SHIPPED)
     assert len(units) == 323
     assert sum(units.values()) == pytest.approx(356, rel=0.05)
-    assert compile_work(planned(Profile.MINIMAL), shipped).minutes(2) == pytest.approx(183 / 60, rel=0.15)
+    assert compile_work(planned(Profile.MINIMAL), SHIPPED).minutes(2) == pytest.approx(183 / 60, rel=0.15)
 
 
-def test_the_shipped_table_gives_lean_its_share_of_full(root: Path) -> None:
+def test_the_shipped_table_gives_lean_its_share_of_full() -> None:
     """The expected share is that of two builds of ``legacy`` on one machine: 3,079 of 6,131 CPU s
     (docs/scaling.md has the first; in the second, 300 of 813 units came from ccache)."""
-    shipped = costs.read(root / "builder/farm/costs.tsv")
-    lean, full = (compile_work(planned(profile), shipped).total for profile in (Profile.LEAN, Profile.FULL))
+    lean, full = (compile_work(planned(profile), SHIPPED).total for profile in (Profile.LEAN, Profile.FULL))
     assert lean / full == pytest.approx(3079 / 6131, rel=0.15)
 
 

@@ -40,22 +40,11 @@ def tree(tmp_path: Path) -> Path:
 
 
 def options(tree: Path, **changes: object) -> argparse.Namespace:
-    given: dict[str, object] = {
-        "tree": tree,
-        "pool": tree / "pool",
-        "shared": tree / "no-socket",
-        "name": "p",
-        "jobs": 1,
-        "memory": 8192,
-        "architectures": 1,
-        "parts": tree / "parts.tsv",
-        "learned": tree / "learned.tsv",
-        "measured": tree / "measured.tsv",
-        "record": tree / "record.json",
-        "only_cuda": False,
-        "targets": ["p"],
-    }
-    return argparse.Namespace(**given | changes)
+    files = {"tree": "", "pool": "pool", "shared": "no-socket", "record": "record.json"}
+    files |= {name: f"{name}.tsv" for name in ("parts", "learned", "measured")}
+    given = {name: tree / file for name, file in files.items()}
+    plain = {"name": "p", "jobs": 1, "memory": 8192, "architectures": 1, "only_cuda": False, "targets": ["p"]}
+    return argparse.Namespace(**{**given, **plain, **changes})
 
 
 Run = Callable[..., str]

@@ -7,7 +7,7 @@ import pytest
 
 from builder.facts.gpu.architectures import Arch
 from builder.facts.ort.known_rules import rules_for
-from builder.facts.ort.launch_patterns import launches_in, needs_cub_2, thresholds_in
+from builder.facts.ort.launch_patterns import Launch, launches_in, needs_cub_2, thresholds_in
 from builder.facts.ort.source_rules import SourceRules
 from builder.facts.ort.source_tree import SourceTree, is_wanted
 from tests.support import ort_source
@@ -16,12 +16,17 @@ from tests.support.tables import table
 CONTRIB = "onnxruntime/contrib_ops/cuda"
 
 
+def launches(files: Mapping[str, str]) -> dict[str, Launch]:
+    """Return the launches in the made-up source with these files, by their names."""
+    source = SourceTree.read({**ort_source.FILES, **files})
+    return {launch.name: launch for launch in launches_in(source, lambda name: name)}
+
+
 @pytest.mark.parametrize(("file", "old", "new", "gone"), table("ort/other-conditions.txt"))
 def test_a_condition_of_another_form_leaves_nothing_out(file: str, old: str, new: str, gone: str) -> None:
     text = ort_source.FILES[f"{CONTRIB}/{file}"]
     assert old in text
-    source = SourceTree.read({**ort_source.FILES, f"{CONTRIB}/{file}": text.replace(old, new)})
-    assert gone not in {launch.name for launch in launches_in(source, lambda name: name)}
+    assert gone not in launches({f"{CONTRIB}/{file}": text.replace(old, new)})
 
 
 @pytest.mark.parametrize(
@@ -33,15 +38,13 @@ def test_devices_between_the_first_and_the_last_are_launched_on(
     """Of less than 8 or 9.0, 8.x is between and is not launched on."""
     file = f"{CONTRIB}/fast_attention/api.cc"
     text = ort_source.FILES[file].replace("card.major == 8;", f"card.major {test};")
-    source = SourceTree.read({**ort_source.FILES, file: text})
-    found = {launch.name: (launch.first, launch.last) for launch in launches_in(source, lambda name: name)}
-    assert found.get("fast attention") == devices
+    fast = launches({file: text}).get("fast attention")
+    assert (fast and (fast.first, fast.last)) == devices
 
 
 def test_units_of_cudnn_s_front_end_are_none_that_a_condition_decides_on() -> None:
-    asks = {f"{CONTRIB}/api.cc": ort_source.FILES[f"{CONTRIB}/fast_attention/api.cc"]}
-    source = SourceTree.read({**ort_source.FILES, **asks})
-    assert "cuda" not in {launch.name for launch in launches_in(source, lambda name: name)}
+    asks = ort_source.FILES[f"{CONTRIB}/fast_attention/api.cc"]
+    assert "cuda" not in launches({f"{CONTRIB}/api.cc": asks})
 
 
 @pytest.mark.parametrize(
@@ -51,9 +54,8 @@ def test_one_ptx_serves_flash_attention_unless_its_folder_asks_for_a_newer_archi
     asks: str, ptx: Arch | None
 ) -> None:
     files = {path.replace("/fast_", "/flash_"): text for path, text in ort_source.FILES.items()}
-    source = SourceTree.read({**files, f"{CONTRIB}/flash_attention/kernel.h": f"#if {asks}\n#endif\n"})
-    found = {launch.name: launch.ptx for launch in launches_in(source, lambda name: name)}
-    assert found["flash attention"] == ptx
+    found = launches({**files, f"{CONTRIB}/flash_attention/kernel.h": f"#if {asks}\n#endif\n"})
+    assert found["flash attention"].ptx == ptx
 
 
 def compared(more: Mapping[str, str]) -> SourceRules:

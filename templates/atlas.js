@@ -12,11 +12,11 @@ function named(words) {
   const text = words.join(" ").toLowerCase();
   if (!text) return [];
   const number = text.match(/^(?:sm|compute)?[ _]?(\d{1,2})\.?(\d)[af]?$/);
-  const exact = number ? GPUS.filter(gpu => gpu.device === `${number[1]}.${number[2]}`) : [];
+  const exact = number ? GPUS.filter(gpu => gpu.capability === `${number[1]}.${number[2]}`) : [];
   if (exact.length) return exact;
   const kin = GPUS.filter(gpu => gpu.generation.toLowerCase() === text);
   if (kin.length) return kin;
-  return GPUS.filter(gpu => gpu.pattern && MAKES.some(make => new RegExp(`^(?:${gpu.pattern})$`, "i").test(make + text)));
+  return GPUS.filter(gpu => gpu.products && MAKES.some(make => new RegExp(`^(?:${gpu.products})$`, "i").test(make + text)));
 }
 
 // Words that name projects stand before or behind those that name GPUs.
@@ -39,7 +39,7 @@ function fits(words) {
 // How a wheel runs on the worst of some GPUs, and whether that is doubtful.
 function worst(wheel, gpus) {
   const order = ["native", "jit", "partial", "none", "unnamed", "without"];
-  const cells = gpus.map(gpu => wheel.querySelector(`.strip [data-gpu="${gpu.device}"]`));
+  const cells = gpus.map(gpu => wheel.querySelector(`.strip [data-gpu="${gpu.capability}"]`));
   const kinds = cells.map(cell => order.indexOf(cell?.className.split(" ")[0] ?? "without"));
   const way = Math.max(...kinds);
   const doubtful = cells.some((cell, place) => kinds[place] === way && /.\?$/.test(cell?.textContent ?? ""));
@@ -52,7 +52,7 @@ function told(found, counts) {
     const none = "Nothing is called so. Try a card (RTX 3090), a compute capability (8.6), a generation (Ampere) or a project (torch).";
     return found.shown.length ? `${found.shown.length} of ${wheels.length} wheels` : none;
   }
-  const devices = found.gpus.map(gpu => gpu.device).join(", ");
+  const devices = found.gpus.map(gpu => gpu.capability).join(", ");
   const kin = [...new Set(found.gpus.map(gpu => gpu.generation))].join(", ");
   const parts = Object.entries(COUNTED).filter(([kind]) => counts[kind]).map(([kind, way]) => `${counts[kind]} ${way}`);
   const many = found.shown.length, run = many === 1 ? "1 wheel" : `${many} wheels`;
@@ -62,7 +62,7 @@ function told(found, counts) {
 
 function search() {
   const found = understood(box.value), counts = {};
-  const shown = new Set(found.shown), devices = new Set(found.gpus.map(gpu => gpu.device));
+  const shown = new Set(found.shown), devices = new Set(found.gpus.map(gpu => gpu.capability));
   document.body.classList.toggle("asked", found.gpus.length > 0);
   only.disabled = !found.gpus.length;
   for (const cell of document.querySelectorAll("[data-gpu]")) cell.classList.toggle("picked", devices.has(cell.dataset.gpu));

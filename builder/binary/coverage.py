@@ -117,9 +117,11 @@ class DeviceCode:
     zstd: bool
     """Whether an image for an architecture older than Blackwell is packed with zstd."""
     held: Mapping[HeldCode, int] = field(default_factory=dict)
-    """Numbers of judged containers by the code that they hold."""
+    """Numbers of judged containers with something to run by the code that they hold: thousands of containers
+    share a few dozen sets of architectures, so each set is judged only once."""
     held_by_inputs: frozenset[HeldCode] = frozenset()
-    """The code in the inputs of the library's device links; none for an input of LTO IR alone."""
+    """The code in the inputs that the library's device links need; none for one of LTO IR alone, which no
+    driver links."""
     unit_sets: tuple[UnitSet, ...] = ()
     """The sets of units in the library that are compiled for different architectures; see ``cover``."""
 
@@ -188,8 +190,8 @@ def cover(
             unlinked=sum(container.section == LINK_INPUT for container in units),
             specialised=specialised,
             zstd=any(_is_old_zstd(one) for one in images),
-            held=_alike(units),
-            held_by_inputs=frozenset(map(_held, filter(_is_input_of_link, inputs))),
+            held=Counter(_held(container) for container in units if container.runnable),
+            held_by_inputs=frozenset(_held(one) for one in inputs if one.runnable or one.arches(Kind.LTOIR)),
             unit_sets=tuple(unit_sets),
         )
     )
@@ -358,22 +360,9 @@ def _divided(containers: Sequence[Container]) -> tuple[list[Container], list[Con
     return [one for one in containers if not linked or one.section != LINK_INPUT], inputs
 
 
-def _alike(containers: Iterable[Container]) -> Counter[HeldCode]:
-    """Return the numbers of containers with something to run, by the code that they hold.
-
-    Thousands of containers share a few dozen sets of architectures, so each set is judged only once.
-    """
-    return Counter(_held(container) for container in containers if container.runnable)
-
-
 def _held(container: Container) -> HeldCode:
     sass, ptx = container.arches(Kind.SASS), container.arches(Kind.PTX)
     return HeldCode(sass, ptx, container.linked, _stubs(container), container.broken)
-
-
-def _is_input_of_link(container: Container) -> bool:
-    """Return whether a link needs the container. LTO IR counts, which no driver links: it holds no code."""
-    return container.runnable or bool(container.arches(Kind.LTOIR))
 
 
 def _stubs(container: Container) -> frozenset[Arch]:
@@ -386,7 +375,7 @@ def _stubs(container: Container) -> frozenset[Arch]:
 
 def _tally(code: DeviceCode, own: Mapping[HeldCode, int], device: Capability) -> ContainerTally:
     counts: Counter[Support] = Counter()
-    stubs = 0
+    stubs, sets, arch = 0, code.unit_sets, Arch(device.major, device.minor)
     linkable = all(_support_of_held(held, device) is not Support.NONE for held in code.held_by_inputs)
     for held, count in own.items():
         served = _support_of_held(held, device)
@@ -394,14 +383,9 @@ def _tally(code: DeviceCode, own: Mapping[HeldCode, int], device: Capability) ->
             served = Support.JIT
         if served is Support.NATIVE and not any(runs_sass(arch, device) for arch in held.sass - held.stubs):
             stubs += count
-        sets = code.unit_sets
-        if served is not Support.NONE or not sets or meant_for(_arch_of(device), sets, held.sass):
+        if served is not Support.NONE or not sets or meant_for(arch, sets, held.sass):
             counts[served] += count
     return ContainerTally(counts[Support.NATIVE], counts[Support.JIT], counts[Support.NONE], stubs)
-
-
-def _arch_of(device: Capability) -> Arch:
-    return Arch(device.major, device.minor)
 
 
 def _support_of_held(code: HeldCode, device: Capability) -> Support:
@@ -410,15 +394,12 @@ def _support_of_held(code: HeldCode, device: Capability) -> Support:
         (Kind.SASS, code.sass, runs_sass, Support.NATIVE),
         (Kind.PTX, code.ptx, jits_ptx, Support.JIT),
     ):
-        fitting = [arch for arch in (*whole, *_of_kind(code.broken, kind)) if runs(arch, device)]
+        held = (*whole, *(arch for of, arch in code.broken if of is kind))
+        fitting = [arch for arch in held if runs(arch, device)]
         if fitting:
             taken = max(fitting, key=lambda arch: (arch.number, arch.suffix))
             return support if taken in whole else Support.NONE
     return Support.NONE
-
-
-def _of_kind(images: Iterable[tuple[Kind, Arch]], kind: Kind) -> list[Arch]:
-    return [arch for of, arch in images if of is kind]
 
 
 def _support(tally: ContainerTally, specialised: bool) -> Support:

@@ -29,7 +29,14 @@ from itertools import islice
 from typing import NamedTuple
 
 from builder.binary.bare_images import cubin_arch
-from builder.binary.elf_headers import Buffer, FormatError, Section, names_in, release_pages
+from builder.binary.elf_headers import (
+    Buffer,
+    FormatError,
+    Section,
+    names_in,
+    release_pages,
+    section_headers,
+)
 from builder.binary.fatbin_format import BEGIN, HEADER, IMAGE, JOINED, Container, Image, Kind
 from builder.binary.file_kinds import HEAD, PTX_HEAD
 from builder.binary.payloads import Compression, NoDecoderError, PayloadError, unpack
@@ -285,7 +292,7 @@ CUBIN = b"\x7fELF\x02\x01\x01"
 
 _CUDA = 190
 
-_SECTION, _SYMBOL = struct.Struct("<IIQQQQIIQQ"), struct.Struct("<IBBHQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
 
 _SYMBOLS, _FUNCTION, _KERNEL = 2, 2, 0x10
 """SHT_SYMTAB, STT_FUNC, and the bit of ``st_other`` that marks a kernel."""
@@ -328,14 +335,7 @@ _Section = tuple[int, ...]
 
 
 def _sections(data: bytes) -> list[_Section]:
-    (table,) = struct.unpack_from("<Q", data, 40)
-    (count,) = struct.unpack_from("<H", data, 60)
-    if not count and table:  # e_shnum is too small: the first section header has the number
-        (count,) = struct.unpack_from("<Q", data, table + 32)
-    end = table + count * _SECTION.size
-    if end > len(data):
-        raise PayloadError("no whole cubin: its section headers lie behind its end")
-    sections = list(_SECTION.iter_unpack(data[table:end]))
+    sections, _names = section_headers(data)
     for _name, kind, _flags, _address, offset, size, *_rest in sections:
         if kind not in _WITHOUT_BYTES and offset + size > len(data):
             raise PayloadError("no whole cubin: a section lies behind its end")

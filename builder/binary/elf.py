@@ -28,7 +28,7 @@ _NEEDED, _SONAME, _RPATH, _RUNPATH = _TAGS = 1, 14, 15, 29
 
 _DYNAMIC, DYNSYM, _VERDEF, _VERNEED, _VERSYM = 6, 11, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
 
-_ENTRY_SIZE, _VERNEED_SIZE, _VERDEF_SIZE, _VERDAUX_SIZE, _SYMBOL_SIZE = 16, 16, 20, 8, 24
+_ENTRY_SIZE, _VERNEED_SIZE, _VERDEF_SIZE, _SYMBOL_SIZE = 16, 16, 20, 24
 
 _MOST_ENTRIES = 65_536
 """Highest number of entries of a dynamic section; real sections have some forty."""
@@ -188,21 +188,14 @@ def _need_entries(buffer: Buffer, section: Section) -> list[_VersionEntry]:
     """
     entries: list[_VersionEntry] = []
     room = min(section.size // _VERNEED_SIZE, _MOST_VERSIONS)
-    at, end = section.offset, section.offset + section.size
-    for _ in range(room):
-        _require_inside(at, _VERNEED_SIZE, end)
-        _version, _count, library, step, following = struct.unpack_from("<HHIII", buffer, at)
-        entry = at
-        while step:
-            entry += step
-            _require_inside(entry, _VERNEED_SIZE, end)
+    for at, (_version, _count, library, first, _next) in _chain(
+        buffer, section, "<HHIII", section.offset, room
+    ):
+        names = _chain(buffer, section, "<IHHII", at + first, room + 1) if first else ()
+        for _, (_hash, _flags, index, name, _next_name) in names:
             if len(entries) == room:
                 raise ElfError("symbol versions overlap", at)
-            _hash, _flags, index, name, step = struct.unpack_from("<IHHII", buffer, entry)
             entries.append((index, library, name))
-        if not following:
-            break
-        at += following
     return entries
 
 
@@ -212,23 +205,27 @@ def _definition_entries(buffer: Buffer, section: Section) -> list[_VersionEntry]
     Raises ``ElfError`` for an entry outside of the section.
     """
     entries: list[_VersionEntry] = []
-    at, end = section.offset, section.offset + section.size
-    for _ in range(min(section.size // _VERDEF_SIZE, _MOST_VERSIONS)):
-        _require_inside(at, _VERDEF_SIZE, end)
-        _version, _flags, index, count, _hash, first, following = struct.unpack_from("<HHHHIII", buffer, at)
+    room = min(section.size // _VERDEF_SIZE, _MOST_VERSIONS)
+    for at, entry in _chain(buffer, section, "<HHHHIII", section.offset, room):
+        _version, _flags, index, count, _hash, first, _next = entry
         if count:
-            _require_inside(at + first, _VERDAUX_SIZE, end)
-            (name,) = struct.unpack_from("<I", buffer, at + first)
+            ((_, (name, _next_name)),) = _chain(buffer, section, "<II", at + first, 1)
             entries.append((index, _EMPTY_NAME, name))
-        if not following:
-            break
-        at += following
     return entries
 
 
-def _require_inside(at: int, size: int, end: int) -> None:
-    if at + size > end:
-        raise ElfError("symbol versions run past the end of their section", at)
+def _chain(
+    buffer: Buffer, section: Section, form: str, at: int, most: int
+) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Yield offset and fields of each entry, the last of which is the distance to the next entry, or 0."""
+    for _ in range(most):
+        if at + struct.calcsize(form) > section.offset + section.size:
+            raise ElfError("symbol versions run past the end of their section", at)
+        fields = struct.unpack_from(form, buffer, at)
+        yield at, fields
+        if not fields[-1]:
+            return
+        at += fields[-1]
 
 
 def _highest(versions: Iterable[_SymbolVersion], family: str) -> str | None:

@@ -148,11 +148,6 @@ class Section:
         return bool(self.flags & EXECINSTR)
 
 
-def is_elf(buffer: Buffer) -> bool:
-    """Return whether the bytes begin like an ELF file of any kind."""
-    return bytes(buffer[: len(_MAGIC)]) == _MAGIC
-
-
 def machine_of(buffer: Buffer) -> str:
     """Return the processor that an ELF file is for: ``x86-64``, ``aarch64``, or a number, ``machine 243``.
 
@@ -162,7 +157,7 @@ def machine_of(buffer: Buffer) -> str:
     """
     if not buffer:
         raise ElfError("the file is empty", 0)
-    if not is_elf(buffer):
+    if bytes(buffer[: len(_MAGIC)]) != _MAGIC:
         raise ElfError("not an ELF file", 0)
     if len(buffer) < _HEADER_SIZE:
         raise ElfError(f"truncated: the file ends after {len(buffer)} bytes, within its header", len(buffer))
@@ -206,10 +201,21 @@ def _section_table(buffer: Buffer) -> tuple[int, int, int]:
     return table, count, names_index
 
 
+def section_headers(buffer: Buffer) -> tuple[list[tuple[int, ...]], int]:
+    """Return the fields of all section headers, and the index of the section with the sections' names.
+
+    The fields are name, kind, flags, address, offset, size, link, info, alignment and size of an entry.
+    Raises ``ElfError`` where the headers are unusable or not wholly in the file.
+    """
+    table, count, names_index = _section_table(buffer)
+    whole = bytes(buffer[table : table + count * _HEADER_SIZE])
+    return list(struct.iter_unpack("<IIQQQQIIQQ", whole)), names_index
+
+
 def read_sections(buffer: Buffer) -> tuple[Section, ...]:
     """Return all sections. Raises ``ElfError`` where one with bytes does not lie wholly in the file."""
-    table, count, names_index = _section_table(buffer)
-    headers = list(struct.iter_unpack(_HEADER, bytes(buffer[table : table + count * _HEADER_SIZE])))
+    table = _section_table(buffer)[0]
+    headers, names_index = section_headers(buffer)
     names_at, names_size = headers[names_index][4:6]
     strings = range(names_at, min(names_at + names_size, len(buffer)))
     most = min(_NAMES_FOR_A_BYTE * len(buffer), _MOST_OBJECT_TEXT) if _is_object(buffer) else _MOST_TEXT
@@ -269,10 +275,6 @@ def names_in(
         if room < 0:
             raise ElfError(f"more than {most:,} bytes of names", at)
     return names
-
-
-_HEADER = "<IIQQQQIIQQ"
-"""A section header: name, kind, flags, address, offset, size, link, info, alignment, size of an entry."""
 
 
 _PROGRAM_HEADER_SIZE = 56

@@ -215,18 +215,14 @@ _STATIC = {
 
 def static_libraries(buffer: Buffer, needed: Sequence[str]) -> tuple[str, ...]:
     """Return NVIDIA's libraries that are linked in, by names of functions; none in a stripped file."""
-    found = []
-    for name, (function, part) in _STATIC.items():
-        elsewhere = any(part in one.lower() for one in needed)
-        if not elsewhere and any(
-            _has(buffer, function, places) for places in stretches(buffer, 0, len(buffer))
-        ):
-            found.append(name)
-    return tuple(found)
+    others = [name.lower() for name in needed]
+    missing = {name: row[0] for name, row in _STATIC.items() if not any(row[1] in other for other in others)}
+    return tuple(name for name, function in missing.items() if _has(buffer, function))
 
 
-def _has(buffer: Buffer, function: bytes, places: range) -> bool:
-    return buffer.find(function, places.start, min(len(buffer), places.stop + len(function))) != -1
+def _has(buffer: Buffer, function: bytes) -> bool:
+    pieces = stretches(buffer, 0, len(buffer))
+    return any(buffer.find(function, part.start, part.stop + len(function)) != -1 for part in pieces)
 
 
 _ARCHIVES = {

@@ -43,12 +43,8 @@ _FAMILIES = (
     Family(r"libcudnn(_\w+)?", NVIDIA, specialised=True, with_code=_CUDNN_WITH_CODE),
     Family(r"libcufft(w|Mp)?", NVIDIA, specialised=True, with_code=("libcufft",)),  # libcufftw has no kernel
     Family(r"libcurand", NVIDIA, specialised=True, with_code=("libcurand",)),
-    *(
-        Family(pattern, NVIDIA, specialised=True)
-        for pattern in (r"libcusolver(Mg)?", r"libcusparse(Lt)?", r"libcutensor(Mg)?", r"libnpp\w+")
-    ),
-    *(Family(pattern, NVIDIA, specialised=True) for pattern in (r"libnvjpeg", r"libnccl")),
-    *(Family(pattern, NVIDIA, specialised=True) for pattern in (r"(lib)?tensorrt_rtx\w*", r"libnvinfer\w*")),
+    Family(r"libcu(solver|tensor)(Mg)?|libcusparse(Lt)?|libnpp\w+", NVIDIA, specialised=True),
+    Family(r"libnvjpeg|libnccl|(lib)?tensorrt_rtx\w*|libnvinfer\w*", NVIDIA, specialised=True),
     *(Family(rf"{beginning}.*", NVIDIA) for beginning in ("libcuda", "libcupti", "libcufile", "libnv")),
 )
 """All families; the first that matches counts. Source: the wheels of CUDA 12.9, cuDNN 9.10 and 9.28."""

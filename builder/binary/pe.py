@@ -163,27 +163,22 @@ class _Reader:
 
         A forwarded export's address lies in the export directory and is that of a text ``DLL.name``.
         """
-        table = self._directory(_EXPORT)
-        if not table:
-            return
-        end = table + self._sizes[_EXPORT]
-        count, addresses = struct.unpack_from("<I4xI", self._at(table, 40), 20)
-        if count > _MOST_EXPORTS:
-            raise PeError(f"{count:,} exports, and Windows counts them with 16 bits", table)
-        for (address,) in struct.iter_unpack("<I", self._at(addresses, 4 * count) if count else b""):
-            if table <= address < end:
+        for address in self._exported(20):
+            if 0 <= address - self._directory(_EXPORT) < self._sizes[_EXPORT]:
                 yield f"{self._name(address).rpartition('.')[0]}.dll"
 
     def exports(self) -> Iterator[str]:
         """Yield the names of exports."""
-        table = self._directory(_EXPORT)
-        if not table:
-            return
-        count, names = struct.unpack_from("<I4xI", self._at(table, 40), 24)
-        if count > _MOST_EXPORTS:
-            raise PeError(f"{count:,} exports, and Windows counts them with 16 bits", table)
-        for (address,) in struct.iter_unpack("<I", self._at(names, 4 * count) if count else b""):
-            yield self._name(address)
+        yield from map(self._name, self._exported(24))
+
+    def _exported(self, place: int) -> Iterator[int]:
+        """Yield the addresses in a table of exports, whose length and address are at ``place``."""
+        if table := self._directory(_EXPORT):
+            count, addresses = struct.unpack_from("<I4xI", self._at(table, 40), place)
+            if count > _MOST_EXPORTS:
+                raise PeError(f"{count:,} exports, and Windows counts them with 16 bits", table)
+            whole = self._at(addresses, 4 * count) if count else b""
+            yield from (address for (address,) in struct.iter_unpack("<I", whole))
 
     def _imports(self) -> Iterator[str]:
         for entry in self._entries(_IMPORT, "<12xI4x"):

@@ -283,15 +283,7 @@ def document(atlas: Atlas) -> dict[str, object]:
     """Return the JSON form; its schema is ``docs/schemas/atlas.schema.json``."""
     return {
         "format": FORMAT,
-        "gpus": [
-            {
-                "capability": str(gpu.capability),
-                "generation": gpu.generation,
-                "cards": gpu.cards,
-                "products": PRODUCTS.get(gpu.capability),
-            }
-            for gpu in atlas.gpus
-        ],
+        "gpus": _gpus(atlas),
         "wheels": [_wheel(entry) for entry in atlas.entries],
     }
 
@@ -321,13 +313,11 @@ def _wheel(entry: AtlasEntry) -> dict[str, object]:
     }
 
 
-_SCRIPT = "atlas.js"
-
-
 def atlas_page(atlas: Atlas, loader: BaseLoader) -> str:
     """Return the HTML text; the same atlas always gives the same text."""
     templates, generations = template_environment(loader, html=True), by_generation(atlas.gpus)
-    script = templates.get_template(_SCRIPT).render(gpus=_gpus(atlas))
+    gpus = json.dumps(_gpus(atlas)).replace("</", r"<\/")
+    script = templates.get_template("atlas.js").render(gpus=gpus)
     return templates.get_template("atlas.html.j2").render(
         atlas=atlas,
         generations=generations,
@@ -339,13 +329,13 @@ def atlas_page(atlas: Atlas, loader: BaseLoader) -> str:
     )
 
 
-def _gpus(atlas: Atlas) -> str:
-    known = [
+def _gpus(atlas: Atlas) -> list[dict[str, str | None]]:
+    return [
         {
-            "device": str(gpu.capability),
+            "capability": str(gpu.capability),
             "generation": gpu.generation,
-            "pattern": PRODUCTS.get(gpu.capability),
+            "cards": gpu.cards,
+            "products": PRODUCTS.get(gpu.capability),
         }
         for gpu in atlas.gpus
     ]
-    return json.dumps(known).replace("</", r"<\/")

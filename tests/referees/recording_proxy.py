@@ -9,13 +9,13 @@ from __future__ import annotations
 import http.client
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import cast
+from functools import partial
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from tests.doubles.loopback import listening
+from tests.doubles.loopback import LoopbackServer, QuietHandler, listening
 
 _UPLOADS = "/uploads"
 _NOT_PASSED_ON = {"connection", "keep-alive", "transfer-encoding", "content-length", "host", "date", "server"}
@@ -63,7 +63,7 @@ class Front:
 
     @contextmanager
     def running(self) -> Iterator[Front]:
-        with listening(_Server(self)) as self.url:
+        with listening(LoopbackServer(partial(_Handler, self))) as self.url:
             yield self
 
     def objections(self) -> list[str]:
@@ -75,34 +75,21 @@ class Front:
         ]
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
+class _Handler(QuietHandler):
+    def __init__(self, front: Front, *of_server: Any) -> None:  # noqa: ANN401 - what a server gives its handlers
+        self._front = front
+        super().__init__(*of_server)
 
-    def __init__(self, front: Front) -> None:
-        self.front = front
-        super().__init__(("127.0.0.1", 0), _Handler)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-
-    def log_message(self, *_: object) -> None:
-        """Print nothing, as ``Front.exchanges`` is the log."""
-
-    def do_GET(self) -> None:
-        self._exchange()
-
-    do_POST = do_PATCH = do_PUT = do_DELETE = do_GET  # noqa: N815 names that the base class looks for
-
-    def _exchange(self) -> None:
-        front = cast("_Server", self.server).front
+    def do_GET(self) -> None:  # noqa: N802 a name that the base class looks for
+        front = self._front
         request, target = self._read(front)
         status, headers, data = _forwarded(self, target, request.body)
         answer = _json(headers, data)
         objection = _objection(headers, answer)
         front.exchanges.append(Exchange(request=request, status=status, objection=objection, answer=answer))
-        self._reply(status, headers, _for_client(front, request, answer, data))
+        self.respond(status, _for_client(front, request, answer, data), headers)
+
+    do_POST = do_PATCH = do_PUT = do_DELETE = do_GET  # noqa: N815 further ones
 
     def _read(self, front: Front) -> tuple[Request, str]:
         """Read the request and return it with the URL to which it is forwarded."""
@@ -119,40 +106,27 @@ class _Handler(BaseHTTPRequestHandler):
         )
         return request, (front.uploads if uploading else front.api) + path
 
-    def _reply(self, status: int, headers: dict[str, str], data: bytes) -> None:
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
 
 def _forwarded(handler: _Handler, target: str, body: bytes) -> tuple[int, dict[str, str], bytes]:
+    """Return the answer's status, its headers by their names in lower case, and its content."""
     split = urlsplit(target)
     headers = {name: value for name, value in handler.headers.items() if name.lower() != "host"}
-    connection = http.client.HTTPConnection(split.netloc, timeout=30)
-    try:
+    with closing(http.client.HTTPConnection(split.netloc, timeout=30)) as connection:
         connection.request(handler.command, target.removeprefix(f"http://{split.netloc}"), body, headers)
         response = connection.getresponse()
-        data = response.read()
-        kept = {key: value for key, value in response.getheaders() if key.lower() not in _NOT_PASSED_ON}
-        return response.status, kept, data
-    finally:
-        connection.close()
+        kept = {key.lower(): value for key, value in response.getheaders()}
+        return response.status, {key: kept[key] for key in kept.keys() - _NOT_PASSED_ON}, response.read()
 
 
 def _json(headers: dict[str, str], data: bytes) -> object:
-    kind = {name.lower(): value for name, value in headers.items()}.get("content-type", "")
-    return json.loads(data) if data and "json" in kind else None
+    return json.loads(data) if data and "json" in headers.get("content-type", "") else None
 
 
 def _objection(headers: dict[str, str], answer: object) -> str:
     """Return Prism's objection to the request, from the header ``sl-violations`` or from a problem's body."""
-    said = {name.lower(): value for name, value in headers.items()}
-    if said.get("content-type", "").startswith("application/problem+json"):
+    if headers.get("content-type", "").startswith("application/problem+json"):
         return json.dumps(answer)
-    found = json.loads(said.get("sl-violations", "[]"))
+    found = json.loads(headers.get("sl-violations", "[]"))
     return "; ".join(item["message"] for item in found if item["location"][0] == "request")
 
 

@@ -21,7 +21,7 @@ from builder.binary.fatbin import read_containers
 from builder.binary.fatbin_format import BEGIN
 from builder.contents.reading import read_file
 from tests.support import ROOT, ran
-from tests.support.factories.binaries import SASS, container, elf, image, sass
+from tests.support.factories.binaries import SASS, container, elf, header_of, image, patched, sass
 from tests.support.messages import Told
 
 pytestmark = pytest.mark.thorough
@@ -43,7 +43,7 @@ print(f"{seconds:.2f} {int(peak) // 1024}")
 print(reading.problem.message if reading.problem else f"{len(reading.containers):,} containers")
 """
 
-NAME = b"n" * 4000
+NAME = "n" * 4000
 
 HEADERS = 65_000
 
@@ -52,45 +52,21 @@ SMALL = image(SASS, 50, payload=8)
 
 def _headers_again(library: bytes, name: str, count: int) -> bytes:
     """Return the library with ``count`` more headers equal to the header of section ``name``."""
-    (table,) = struct.unpack_from("<Q", library, 40)
-    header = next(
-        library[at : at + 64] for at in range(table, len(library), 64) if _name(library, at) == name.encode()
-    )
-    total = struct.pack("<H", struct.unpack_from("<H", library, 60)[0] + count)
-    return library[:60] + total + library[62:] + header * count
-
-
-def _name(library: bytes, header: int) -> bytes:
-    """Return the name of the section whose header is at offset ``header``; the last section holds
-    all names."""
-    (names,) = struct.unpack_from("<Q", library, len(library) - 64 + 24)
-    (start,) = struct.unpack_from("<I", library, header)
-    return library[names + start : library.index(b"\0", names + start)]
-
-
-def _sections_with_a_long_name() -> bytes:
-    return _headers_again(elf({"." + NAME.decode(): b"x"}), "." + NAME.decode(), HEADERS)
+    at, total = header_of(library, name), struct.unpack_from("<H", library, 60)[0] + count
+    return patched(library, 60, "<H", total) + library[at : at + 64] * count
 
 
 def _a_name_needed_again_and_again() -> bytes:
-    library = elf(needed=[NAME.decode(), *["x"] * HEADERS])
-    dynamic = struct.pack("<qQ", 1, 1)
-    return library.replace(b"".join(_needed(library)), dynamic * (HEADERS + 1))
-
-
-def _needed(library: bytes) -> list[bytes]:
-    """Return the entries of the dynamic section; the offset of each string is two bytes after the
-    last one's."""
-    first = 1 + len(NAME) + 1
-    return [struct.pack("<qQ", 1, 1), *(struct.pack("<qQ", 1, first + 2 * at) for at in range(HEADERS))]
+    library, entry = elf(needed=[NAME, *["x"] * HEADERS]), struct.pack("<qQ", 1, 1)
+    at, size = library.index(entry), len(entry) * (HEADERS + 1)
+    return library[:at] + entry * (HEADERS + 1) + library[at + size :]
 
 
 def _a_symbol_again_and_again() -> bytes:
     """Return a library with a million symbols of one name that is slow to compare."""
     name = "cudnn_" + "_version" * 500 + "x"
     library = elf({".rodata": bytes(8)}, symbols={name: (".rodata", 4)})
-    (table,) = struct.unpack_from("<Q", library, 40)
-    header = next(at for at in range(table, len(library), 64) if _name(library, at) == b".dynsym")
+    header = header_of(library, ".dynsym")
     (start,) = struct.unpack_from("<Q", library, header + 24)
     symbols = library[start + 24 : start + 48] * (1 << 20)
     grown = bytearray(library + bytes(-len(library) % 8) + symbols)
@@ -107,7 +83,10 @@ CROWDED: dict[str, tuple[str, Callable[[], bytes]]] = {
         "libcudnn_ops.so.9",
         lambda: _headers_again(elf({".ldata": container(SMALL) * 10_000}), ".ldata", HEADERS),
     ),
-    "65,000 sections with one long name": ("libdemo.so", _sections_with_a_long_name),
+    "65,000 sections with one long name": (
+        "libdemo.so",
+        lambda: _headers_again(elf({f".{NAME}": b"x"}), f".{NAME}", HEADERS),
+    ),
     "65,000 times one long name needed": ("libdemo.so", _a_name_needed_again_and_again),
     "1,000,000 symbols with one long name": ("libcudnn_ops.so.9", _a_symbol_again_and_again),
     "a container of 1,400,000 images": ("demo.fatbin", lambda: container(SMALL * 1_400_000)),

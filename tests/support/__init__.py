@@ -4,9 +4,26 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 ROOT = Path(__file__).parents[2]
 """The repository's root folder."""
+
+T = TypeVar("T")
+
+
+def present(value: T | None) -> T:
+    """Return a value that must be there."""
+    assert value is not None
+    return value
+
+
+def written(folder: Path, contents: Mapping[str, bytes]) -> Path:
+    """Write files by their paths in ``folder``, which is made, and return ``folder``."""
+    for name, data in contents.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    return folder
 
 
 def ran(

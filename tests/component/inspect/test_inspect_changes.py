@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import written
 from tests.support.factories.binaries import PTX, SASS, container, elf, image, sass
 from tests.support.factories.project_copy import Place
 from tests.support.messages import Told
@@ -19,14 +20,9 @@ NEW = elf({".nv_fatbin": container(image(SASS, 75), image(SASS, 90))})
 @pytest.fixture
 def two(tmp_path: Path) -> tuple[str, str]:
     """Write an old and a new folder of libraries and return their paths."""
-    for folder, contents in {
-        "old": {"libgpu.so.1": OLD, "libgone.so": sass_library(60, 75), "libplain.so": elf()},
-        "new": {"capi/libgpu.so.2": NEW, "capi/libplain.so": elf()},
-    }.items():
-        for name, data in contents.items():
-            (tmp_path / folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / folder / name).write_bytes(data)
-    return str(tmp_path / "old"), str(tmp_path / "new")
+    old = {"libgpu.so.1": OLD, "libgone.so": sass_library(60, 75), "libplain.so": elf()}
+    new = {"capi/libgpu.so.2": NEW, "capi/libplain.so": elf()}
+    return str(written(tmp_path / "old", old)), str(written(tmp_path / "new", new))
 
 
 def sass_library(*arches: int) -> bytes:
@@ -42,11 +38,10 @@ def test_the_first_line_says_what_was_lost_and_won(copied: Place, two: tuple[str
 def test_what_one_library_lost_is_told_where_the_worst_of_all_hides_it(copied: Place, tmp_path: Path) -> None:
     """This happened in torch 2.8: a second library of 2.4 ran on few GPUs, so the package as a
     whole lost none."""
-    for folder, arches in (("old", (60, 75)), ("new", (75,))):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "libmain.so").write_bytes(sass_library(*arches))
-        (tmp_path / folder / "libother.so").write_bytes(sass_library(75))
-    done = copied.run("inspect", str(tmp_path / "old"), str(tmp_path / "new"), "--diff")
+    other = {"libother.so": sass_library(75)}
+    old = written(tmp_path / "old", {"libmain.so": sass_library(60, 75), **other})
+    new = written(tmp_path / "new", {"libmain.so": sass_library(75), **other})
+    done = copied.run("inspect", str(old), str(new), "--diff")
     assert done.stdout.splitlines()[0] == "By itself libmain.so lost Pascal (6.0, 6.1)."
 
 

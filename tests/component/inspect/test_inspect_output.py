@@ -4,7 +4,6 @@ import gzip
 import io
 import json
 import os
-import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from builder.inspect.answers import InspectOptions, require_places, require_soun
 from builder.inspect.command import inspect_sources, show
 from builder.io.wiring import Wiring
 from tests.doubles.fileserver import FileServer, serve
+from tests.support import written
 from tests.support.factories.archives import files, zipped
 from tests.support.factories.binaries import LZ4, PTX, SASS, container, elf, image, sass
 from tests.support.factories.cubins import ADDS, ptx_image, sass_image, stub, work
@@ -113,12 +113,9 @@ VALUED = frozenset({"--also", "--html", "--svg", "-p"})
 def sources(tmp_path: Path) -> list[str]:
     """Write a library, a wheel, and a tar in which one of two libraries cannot be read; return
     their paths."""
-    (tmp_path / "liba.so").write_bytes(LIBRARY)
-    with zipfile.ZipFile(tmp_path / "b.whl", "w") as archive:
-        archive.writestr("capi/libb.so", LIBRARY)
-        archive.writestr("capi/libplain.so", elf({".text": b"code"}))
-    (tmp_path / "c.tar").write_bytes(files({"libc.so": b"", "libd.so": LIBRARY}))
-    return [str(tmp_path / name) for name in ("liba.so", "b.whl", "c.tar")]
+    wheel = zipped({"capi/libb.so": LIBRARY, "capi/libplain.so": elf({".text": b"code"})})
+    contents = {"liba.so": LIBRARY, "b.whl": wheel, "c.tar": files({"libc.so": b"", "libd.so": LIBRARY})}
+    return [str(written(tmp_path, contents) / name) for name in contents]
 
 
 def test_each_source_has_its_report_and_nothing_is_left(shop: Wiring, sources: list[str]) -> None:

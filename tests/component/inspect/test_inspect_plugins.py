@@ -12,6 +12,7 @@ from builder.contents.sentences import notes
 from builder.inspect.command import inspect_sources
 from builder.inspect.reading import document
 from builder.io.wiring import Wiring
+from tests.support import written
 from tests.support.factories.archives import files, zipped
 from tests.support.factories.binaries import elf, sass
 from tests.support.factories.pe import pe
@@ -101,9 +102,7 @@ def test_version_json_beside_it_has_its_version(
     if pack:
         source.write_bytes(pack(contents))
     else:
-        source.mkdir()
-        for name, data in contents.items():
-            (source / name).write_bytes(data)
+        written(source, contents)
     told, said = read(shop, source)
     assert (told["form"], told["release"], told["oldest_host"]) == ("plugin", release, "1.24.4")
     assert (f"of version {release}:" in said) == (release is not None)

@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from builder.inspect.answers import InspectOptions, require_sound
 from builder.inspect.command import inspect_sources, show
 from builder.inspect.reading import document
 from builder.io.wiring import Wiring
+from tests.support import written
 from tests.support.factories.archives import files
 from tests.support.factories.binaries import elf, sass
 from tests.support.factories.documents import manifest
@@ -60,19 +61,10 @@ def content(made: Manifest, **libraries: bytes) -> dict[str, bytes]:
     }
 
 
-def written(folder: Path, contents: Mapping[str, bytes]) -> Path:
-    for name, data in contents.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(data)
-    return folder
-
-
 def packed(folder: Path) -> Path:
     """Write a tar of the package ``old`` into ``folder`` and return its path."""
-    folder.mkdir()
-    path = folder / "old.tar"
-    path.write_bytes(files({f"old/{name}": data for name, data in content(package()).items()}))
-    return path
+    members = {f"old/{name}": data for name, data in content(package()).items()}
+    return written(folder, {"old.tar": files(members)}) / "old.tar"
 
 
 @pytest.fixture

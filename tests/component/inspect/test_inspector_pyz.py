@@ -14,8 +14,8 @@ from backports.zstd import compress
 
 from builder.inspect.__main__ import main
 from builder.io.archive.client_zipapp import build_inspector
-from tests.support import ROOT, ran
-from tests.support.factories.archives import files
+from tests.support import ROOT, ran, written
+from tests.support.factories.archives import files, zipped
 from tests.support.factories.binaries import PTX, SASS, container, elf, image, sass
 from tests.support.factories.project_copy import Place
 from tests.support.pythons import one_of
@@ -31,9 +31,9 @@ def inspector(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def wheel(tmp_path: Path) -> Path:
-    with zipfile.ZipFile(tmp_path / "a-1.0-py3-none-any.whl", "w") as archive:
-        archive.writestr("a/libgpu.so", elf({".nv_fatbin": container(image(SASS, 75), image(PTX, 75))}))
-    return tmp_path / "a-1.0-py3-none-any.whl"
+    library = elf({".nv_fatbin": container(image(SASS, 75), image(PTX, 75))})
+    name = "a-1.0-py3-none-any.whl"
+    return written(tmp_path, {name: zipped({"a/libgpu.so": library})}) / name
 
 
 def run(

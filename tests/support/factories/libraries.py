@@ -7,6 +7,7 @@ from builder.binary.fatbin import read_containers
 from builder.binary.library import Inspected
 from builder.facts.gpu.architectures import Arch, Capability
 from builder.facts.gpu.table import DEVICES
+from tests.support import present
 from tests.support.factories.binaries import elf
 
 
@@ -82,6 +83,5 @@ IDLE = Inspected(name="libcufftw.so.11", coverage=coverage(containers=1, nothing
 
 def covered(*containers: bytes, path: str = "lib/libx.so", specialised: bool = False) -> LibraryCoverage:
     """Return the coverage of a library with these containers in ``.nv_fatbin``."""
-    found = cover(path, read_containers(elf({".nv_fatbin": b"".join(containers)})), specialised=specialised)
-    assert found is not None
-    return found
+    library = elf({".nv_fatbin": b"".join(containers)})
+    return present(cover(path, read_containers(library), specialised=specialised))

@@ -22,6 +22,8 @@ class FakeReporter:
     """A reporter that keeps every line; a warning's line begins with ``!``."""
 
     lines: list[str] = field(default_factory=list)
+    progressed: list[int] = field(default_factory=list)
+    """The total of the last progress, and its steps."""
 
     @contextmanager
     def step(self, title: str) -> Iterator[None]:
@@ -36,7 +38,8 @@ class FakeReporter:
 
     @contextmanager
     def progress(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
-        yield lambda done: None
+        self.progressed = [total]
+        yield self.progressed.append
 
     @contextmanager
     def live(self, title: str) -> Iterator[Callable[[float, str], None]]:

@@ -21,6 +21,7 @@ from builder.binary.fatbin_format import Container
 from builder.binary.library import read_library
 from builder.contents.cuobjdump import count_images
 from builder.facts.gpu.architectures import Arch, Capability
+from tests.support import present
 from tests.support.factories.binaries import (
     BLACKWELL,
     LTOIR,
@@ -147,9 +148,7 @@ INPUT = container(image(SASS, 70), image(SASS, 80), image(PTX, 90))
 
 
 def _covered(library: bytes) -> LibraryCoverage:
-    found = cover("lib/libx.so", read_containers(library), specialised=False)
-    assert found is not None
-    return found
+    return present(cover("lib/libx.so", read_containers(library), specialised=False))
 
 
 def _on(found: LibraryCoverage, *devices: str) -> list[str]:
@@ -159,11 +158,8 @@ def _on(found: LibraryCoverage, *devices: str) -> list[str]:
 @pytest.mark.parametrize("relocated", [True, False])
 def test_the_linked_container_is_told_by_its_wrapper(relocated: bool) -> None:
     found = read_containers(relocatable(sass(70, 80), INPUT, relocated=relocated))
-    assert [(one.section, one.linked) for one in found] == [
-        ("__nv_relfatbin", False),
-        (".nv_fatbin", False),
-        (".nv_fatbin", True),
-    ]
+    assert [one.section for one in found] == ["__nv_relfatbin", ".nv_fatbin", ".nv_fatbin"]
+    assert [one.linked for one in found] == [False, False, True]
 
 
 def test_what_is_linked_is_judged_and_else_the_inputs_compiled_and_linked_anew() -> None:
@@ -172,8 +168,7 @@ def test_what_is_linked_is_judged_and_else_the_inputs_compiled_and_linked_anew()
     assert (found.containers, found.link_inputs) == (4, 2)
     assert _on(found, "7.0", "8.6", "9.0", "12.0") == ["native", "native", "jit", "jit"]
     assert _on(found, "5.0", "6.1") == ["none", "none"]
-    tally = found.tally[Capability(12, 0)]
-    assert (tally.native, tally.jit, tally.none) == (0, 2, 0)
+    assert found.tally[Capability(12, 0)] == ContainerTally(native=0, jit=2, none=0)
 
 
 def test_an_input_without_ptx_is_in_the_way_of_a_link() -> None:

@@ -9,6 +9,7 @@ from builder.binary.library import Reading, read_library, unreadable
 from builder.binary.library_names import cuda_major, is_library, is_named_like_a_library, must_hold_code
 from builder.contents.required_files import vendor_of
 from builder.facts.gpu.architectures import Capability
+from tests.support import present
 from tests.support.factories.binaries import BLACKWELL, SASS, A, Row, container, elf, image, linked, sass
 from tests.support.messages import Told
 from tests.support.tables import table
@@ -28,8 +29,7 @@ def test_units_are_split_from_a_version_on(path: str, version: bytes, support: S
     """The official wheel 1.31.1 has units for all architectures and units for 90a alone."""
     code = container(image(SASS, 80), image(SASS, 90, A | BLACKWELL)) + container(image(SASS, 90, A))
     found = read_library(path, elf({".rodata": b"\0" + version + b"\0", ".nv_fatbin": code}))
-    assert found.coverage is not None
-    assert found.coverage.support[Capability(8, 0)] is support
+    assert present(found.coverage).support[Capability(8, 0)] is support
 
 
 def test_a_framework_s_symbols_are_in_nobody_s_way() -> None:
@@ -37,12 +37,10 @@ def test_a_framework_s_symbols_are_in_nobody_s_way() -> None:
     runpath = ":".join(["$ORIGIN/../" * 4] * 200)
     library = linked(Row("x" * 65_536), runpath=runpath)
     found = read_library("libtensorflow_cc.so.2", library, symbols=False)
-    assert found.problem is None
-    assert found.elf is not None
-    assert (found.elf.runpath, found.elf.symbols) == (runpath, NO_SYMBOLS)
-    refused = read_library("libtensorflow_cc.so.2", library)
-    assert refused.problem is not None
-    assert "a name does not end within its string table" in refused.problem.message
+    header = present(found.elf)
+    assert (found.problem, header.runpath, header.symbols) == (None, runpath, NO_SYMBOLS)
+    refused = present(read_library("libtensorflow_cc.so.2", library).problem)
+    assert "a name does not end within its string table" in refused.message
 
 
 def test_device_code_that_is_not_whole(told: Told) -> None:

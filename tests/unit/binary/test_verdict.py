@@ -10,6 +10,7 @@ from builder.binary.library import Inspected, read_library
 from builder.binary.verdict import Verdict, alternatives, gpus_of, together, verdicts
 from builder.contents.sentences import notes, parts_notes
 from builder.facts.gpu.architectures import Arch, Capability
+from tests.support import present
 from tests.support.factories.binaries import LTOIR, PTX, SASS, A, container, elf, image, patched, sass
 from tests.support.factories.libraries import coverage
 from tests.support.messages import Told
@@ -19,9 +20,7 @@ BLACKWELL, AMPERE, OLD = Capability(12, 0), Capability(8, 0), Capability(5, 2)
 
 def _read(name: str, code: bytes, *needed: str, section: str = ".nv_fatbin", machine: int = 62) -> Inspected:
     found = read_library(name, patched(elf({section: code}, needed=needed), 18, "<H", machine))
-    assert found.elf is not None, found.problem
-    assert found.coverage is not None
-    return Inspected(name, found.coverage, machine=found.elf.machine, needed=needed)
+    return Inspected(name, present(found.coverage), machine=found.machine, needed=needed)
 
 
 def _doubt(item: Inspected, device: Capability) -> str:
@@ -155,7 +154,7 @@ def test_a_library_for_x86_runs_on_no_machine_that_is_arm() -> None:
     both = together([replace(x86, name="a/liby.so"), arm])
     assert both[Capability(8, 7)].because == (arm.name,)
     assert both[Capability(9, 0)].because == ("a/liby.so", arm.name)
-    assert Arch(8, 7) in (x86.coverage.sass if x86.coverage else ())
+    assert Arch(8, 7) in present(x86.coverage).sass
 
 
 def test_alternatives_by_capability_are_for_one_gpu_each() -> None:
@@ -232,13 +231,9 @@ def test_ptx_of_the_newest_alone_is_a_linked_library_s_too() -> None:
 def test_a_library_that_picks_its_code_by_device_is_known_by_its_containers() -> None:
     """onnxruntime-ep-nv-tensorrt-rtx has tensorrt_rtx_*.dll, most of whose containers are for one GPU."""
     item = _read("libnobody_knows.so", sass(75) * 4 + sass(80) * 4 + sass(86, 89) * 4)
-    assert item.coverage is not None
-    assert item.coverage.specialised
-    assert [verdicts(item)[on].support for on in (TURING, AMPERE, OLD)] == [
-        Support.NATIVE,
-        Support.NATIVE,
-        Support.NONE,
-    ]
+    assert present(item.coverage).specialised
+    support = [verdicts(item)[on].support for on in (TURING, AMPERE, OLD)]
+    assert support == [Support.NATIVE, Support.NATIVE, Support.NONE]
 
 
 def test_containers_of_nvidia_s_libraries_make_no_answer_of_the_rest_doubtful() -> None:

@@ -11,6 +11,7 @@ from jinja2 import FileSystemLoader
 
 from builder.inspect.atlas import atlas_of, atlas_page, document
 from builder.inspect.report.wheel_record import SecondReading
+from tests.support import present
 from tests.support.factories.wheel_records import library, two_releases, unit, wheel_record
 from tests.support.html_page import Page
 from tests.support.messages import Told
@@ -32,9 +33,9 @@ def test_projects_stand_in_order_and_of_each_platform_the_newest_first(told: Tol
 def test_a_release_is_compared_with_the_one_before_it_for_its_platform(told: Told) -> None:
     demo, windows, new, old = atlas_of([OLD, WINDOWS, OTHER, NEW]).entries
     assert (demo.step, windows.step, old.step) == (None, None, None)
-    assert new.step is not None
-    assert (str(new.step.before), new.step.changed, new.step.lost) == ("1.9.0", True, True)
-    told(new.step.sentence)
+    step = present(new.step)
+    assert (str(step.before), step.changed, step.lost) == ("1.9.0", True, True)
+    told(step.sentence)
 
 
 def test_a_gpu_that_another_wheel_is_for_is_judged_too() -> None:

@@ -15,7 +15,7 @@ from builder.facts.gpu.table import CAPABILITIES
 from builder.finding import Code, Finding
 from builder.inspect.command import page, svg
 from builder.inspect.report.heatmap import HeatMap, HeatMapRow, heat_maps, text
-from tests.support import ROOT
+from tests.support import ROOT, present
 from tests.support.factories.libraries import BROKEN, CARDS, IDLE, OWN, PLAIN, PROVIDER, coverage
 from tests.support.messages import Told
 
@@ -36,14 +36,12 @@ def hover(row: HeatMapRow, device: str) -> str:
 
 
 def test_the_total_is_the_worst_of_all_and_names_who_is_to_blame(told: Told) -> None:
-    total = mapped(PLAIN, PROVIDER, OWN, IDLE).total
-    assert total is not None
+    total = present(mapped(PLAIN, PROVIDER, OWN, IDLE).total)
     assert (total.name, total.containers, marks(total)) == ("all libraries", 204, "...NN.N.~NN.NNjj.jj")
     for device in ("5.0", "5.3", "11.0", "8.6"):
         told(hover(total, device))
-    many = mapped(*(Inspected(f"lib{place}.so", coverage(native=CARDS)) for place in range(6))).total
-    assert many is not None
-    told(hover(many, "8.7"))
+    many = mapped(*(Inspected(f"lib{place}.so", coverage(native=CARDS)) for place in range(6)))
+    told(hover(present(many.total), "8.7"))
 
 
 def test_the_folder_that_all_share_is_said_once() -> None:
@@ -172,9 +170,7 @@ def test_the_picture_has_the_cells_of_the_table(loader: FileSystemLoader) -> Non
 
 def test_the_picture_says_in_words_what_it_shows(loader: FileSystemLoader, told: Told) -> None:
     picture = drawn(loader, PROVIDER)
-    title, description = picture.find(f"{SVG}title"), picture.find(f"{SVG}desc")
-    assert title is not None
-    assert description is not None
+    title, description = (present(picture.find(f"{SVG}{tag}")) for tag in ("title", "desc"))
     assert picture.get("role") == "img"
     assert picture.get("aria-labelledby") == f"{title.get('id')} {description.get('id')}"
     told(" ".join((description.text or "").split()))

@@ -22,6 +22,7 @@ from builder.inspect.report.wheel_record import (
     loads,
     require_wheel,
 )
+from tests.support import present
 from tests.support.factories.binaries import LTOIR, ZSTD, container, elf, empty_cubin, image, relocatable
 from tests.support.factories.wheel_records import library, two_releases, unit, wheel_record
 from tests.support.tables import table
@@ -110,8 +111,9 @@ def test_the_sets_that_units_were_compiled_for_come_back() -> None:
     item = Inspected(name="p.so", coverage=cover("p.so", containers, specialised=False, unit_sets=unit_sets))
     back = kept(item)
     assert back == item
-    assert back.coverage is not None
-    assert back.coverage.support[Capability(7, 5)] is Support.NATIVE, "no gap: two were not meant for it"
+    assert present(back.coverage).support[Capability(7, 5)] is Support.NATIVE, (
+        "no gap: two were not meant for it"
+    )
 
 
 def library_bytes_of(*sass: str) -> bytes:
@@ -121,11 +123,9 @@ def library_bytes_of(*sass: str) -> bytes:
 def test_support_is_judged_again_and_not_kept() -> None:
     """The planted change, as by hand in the file, is one more container that holds sm_80 alone."""
     facts = facts_of(library(unit("75"), unit("75")))
-    assert facts.coverage is not None
-    (held,) = facts.coverage.held
-    changed = replace(facts.coverage, held=(held, replace(held, containers=1, sass="80")))
-    coverage = library_of(replace(facts, coverage=changed)).coverage
-    assert coverage is not None
+    (held,) = present(facts.coverage).held
+    changed = replace(present(facts.coverage), held=(held, replace(held, containers=1, sass="80")))
+    coverage = present(library_of(replace(facts, coverage=changed)).coverage)
     assert coverage.support[Capability(7, 5)] is Support.PARTIAL
     assert coverage.images[".nv_fatbin"][Kind.SASS] == {Arch(7, 5): 2}
 

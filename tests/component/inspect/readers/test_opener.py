@@ -12,7 +12,6 @@ import time
 import tracemalloc
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -30,12 +29,13 @@ from builder.inspect.archives import Scratch, read_tar, read_zip
 from builder.inspect.opener import Opener, shown
 from builder.io.transfer import HttpTransfer
 from tests.doubles.fileserver import FileServer, serve
+from tests.support import written
 from tests.support.factories.archives import files, member, pax_tar, tar, zip_claiming, zipped
 from tests.support.factories.archives_of_objects import ar, as_object
-from tests.support.factories.binaries import sass
+from tests.support.factories.binaries import patched, sass
 from tests.support.factories.pe import pe
 from tests.support.fakes.ports import FakeReporter
-from tests.support.messages import Refused, Told
+from tests.support.messages import Told
 from tests.support.opened import LIBRARY, OTHER, Holds, Refuses, found, refused
 from tests.support.tables import table
 
@@ -144,37 +144,20 @@ def test_libraries_that_are_not_wanted_are_not_written(
         assert held.libraries == []
 
 
-class Counting(FakeReporter):
-    """A reporter that adds up the bytes of a progress, beside its total."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.counted: list[int] = []
-
-    @contextmanager
-    def progress(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
-        self.counted += [0, total]
-
-        def advance(done: int) -> None:
-            self.counted[0] += done
-
-        yield advance
-
-
 @pytest.mark.parametrize("pack", [files, zipped])
 def test_how_far_an_archive_is_read_is_told_in_its_bytes(
     work: Path, pack: Callable[[Mapping[str, bytes]], bytes]
 ) -> None:
     (work / "x").write_bytes(pack({"lib/a.so": LIBRARY * 9, "lib/b.so": OTHER * 9}))
-    reporter, size = Counting(), (work / "x").stat().st_size
+    reporter, size = FakeReporter(), (work / "x").stat().st_size
     read = Scratch(work / "scratch")
     if pack is zipped:
         read_zip(work / "x", read, "x", reporter)
     else:
         read_tar(work / "x", "", "x", read, reporter)
-    done, total = reporter.counted
+    total, *steps = reporter.progressed
     assert total == size
-    assert size / 2 < done <= size
+    assert size / 2 < sum(steps) <= size
 
 
 def test_a_link_to_a_library_that_is_not_wanted_is_no_fault(opener: Opener, work: Path) -> None:
@@ -425,8 +408,7 @@ def test_a_compressed_tar_that_is_cut_is_told(
     archive = packed(folder, work / "x.tar", option)
     data = archive.read_bytes()
     archive.write_bytes(data[: int(len(data) * part)])
-    told = said(opener, archive, IntegrityError)
-    assert told.startswith(f"{archive}")
+    told = refused(opener, archive)
     assert told.endswith("It may be damaged or cut short; fetch or make it again.")
 
 
@@ -439,15 +421,15 @@ def test_a_checksum_behind_the_last_member_is_compared(refuses: Refuses) -> None
 @pytest.mark.parametrize("damage", ["cut", "flipped", "size", "method"])
 def test_a_damaged_zip_is_told(refuses: Refuses, damage: str) -> None:
     contents = {"capi/a.so": LIBRARY * 50}
-    data = bytearray(zipped(contents))
-    if damage == "flipped":
-        data[60:90] = bytes(30)
-    if damage == "size":
-        data = bytearray(zip_claiming(len(LIBRARY) * 51, contents))
-    if damage == "method":
-        central = data.index(b"PK\x01\x02") + 10
-        data[8:10] = data[central : central + 2] = struct.pack("<H", 99)
-    assert refuses(bytes(data[:-40] if damage == "cut" else data))
+    data = zipped(contents)
+    central = data.index(b"PK\x01\x02") + 10
+    damaged = {
+        "cut": data[:-40],
+        "flipped": data[:60] + bytes(30) + data[90:],
+        "size": zip_claiming(len(LIBRARY) * 51, contents),
+        "method": patched(patched(data, 8, "<H", 99), central, "<H", 99),
+    }
+    assert refuses(damaged[damage])
 
 
 def test_an_encrypted_zip_is_told(opener: Opener, tree: Path, work: Path, told: Told) -> None:
@@ -462,11 +444,6 @@ def test_an_archive_in_name_only_is_told(
 ) -> None:
     (work / name).write_bytes(data)
     told(said(opener, work / name, ValidationError))
-
-
-def test_what_is_compressed_and_no_tar_is_told(opener: Opener, work: Path, told: Told) -> None:
-    (work / "a.so.gz").write_bytes(gzip.compress(LIBRARY * 9))
-    told(said(opener, work / "a.so.gz", ValidationError))
 
 
 def test_a_debian_package_is_no_archive_of_objects(opener: Opener, work: Path, told: Told) -> None:
@@ -488,6 +465,7 @@ def test_a_debian_package_is_no_archive_of_objects(opener: Opener, work: Path, t
         ("a.msi", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"),
         ("a.rar", b"Rar!\x1a\x07\x01\0"),
         ("a.cab", b"MSCF\0\0\0\0"),
+        ("a.so.gz", gzip.compress(LIBRARY * 9)),
     ],
 )
 def test_formats_that_are_not_opened_are_told_alike(
@@ -495,13 +473,6 @@ def test_formats_that_are_not_opened_are_told_alike(
 ) -> None:
     (work / name).write_bytes(head + bytes(64))
     told(said(opener, work / name, ValidationError))
-
-
-def written(folder: Path, contents: Mapping[str, bytes]) -> Path:
-    for name, data in contents.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(data)
-    return folder
 
 
 @pytest.mark.parametrize("part", ["oci-layout", f"{'0' * 64}/layer.tar", f"blobs/sha256/{'a1' * 32}"])
@@ -581,26 +552,23 @@ def test_a_wheel_in_an_archive(
     assert found(opener, work / "outer") == {"top.so": LIBRARY, **inner}
 
 
-def test_a_wheel_in_a_wheel_in_a_wheel(opener: Opener, work: Path, refused: Refused) -> None:
+def test_a_wheel_in_a_wheel_in_a_wheel(opener: Opener, work: Path, told: Told) -> None:
     (work / "a.whl").write_bytes(zipped({"b.whl": zipped({"c.whl": zipped({"libx.so": LIBRARY})})}))
     assert found(opener, work / "a.whl") == {"b.whl/c.whl/libx.so": LIBRARY}
     (work / "deep.whl").write_bytes(zipped({"a.whl": (work / "a.whl").read_bytes()}))
-    with refused(ValidationError):
-        found(opener, work / "deep.whl")
+    told(said(opener, work / "deep.whl", ValidationError))
 
 
 def test_one_that_is_not_whole_is_told_by_its_path(opener: Opener, work: Path) -> None:
     (work / "a.zip").write_bytes(zipped({"x/b.whl": WHEEL[:-30]}))
-    with pytest.raises(IntegrityError, match=r"a\.zip: x/b\.whl is damaged: File is not a zip file\."):
-        found(opener, work / "a.zip")
+    assert "a.zip: x/b.whl is damaged: File is not a zip file." in refused(opener, work / "a.zip")
 
 
 def test_a_bomb_in_a_bomb_counts_as_one(opener: Opener, work: Path) -> None:
     """The limit of 256 MiB is that of the outer file; each of the inner two claims less."""
     inner = zip_claiming(150 << 20, {"x.so": LIBRARY})
     (work / "a.zip").write_bytes(zip_claiming(150 << 20, {"b.whl": inner, "y.so": LIBRARY}))
-    with pytest.raises(IntegrityError, match="has more bytes than belong into an archive of its size"):
-        found(opener, work / "a.zip")
+    assert MORE_BYTES in refused(opener, work / "a.zip")
 
 
 @pytest.fixture

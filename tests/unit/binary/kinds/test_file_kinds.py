@@ -5,11 +5,12 @@ import struct
 import pytest
 
 from builder.binary import bare_images, fatbin, file_kinds, payloads
-from builder.binary.coverage import Support
+from builder.binary.coverage import LibraryCoverage, Support
 from builder.binary.fatbin_format import Kind
 from builder.binary.file_kinds import FileKind, kind_of
 from builder.binary.library import Reading, read_library
 from builder.facts.gpu.architectures import Arch, Capability
+from tests.support import present
 from tests.support.factories.archives_of_objects import ar, as_object, bsd_ar
 from tests.support.factories.binaries import elf, sass
 from tests.support.factories.cubins import cubin
@@ -26,8 +27,14 @@ PTX = (
 
 
 def problem(found: Reading) -> str:
-    assert found.problem is not None
-    return f"{found.problem.code.name} {found.problem.message}"
+    given = present(found.problem)
+    return f"{given.code.name} {given.message}"
+
+
+def covered(name: str, data: bytes) -> LibraryCoverage:
+    found = read_library(name, data)
+    assert found.problem is None
+    return present(found.coverage)
 
 
 @pytest.mark.parametrize(
@@ -56,11 +63,8 @@ def test_a_kind_is_told_by_first_bytes(data: bytes, kind: FileKind | None) -> No
 @pytest.mark.parametrize("arch", ARCHES)
 def test_a_bare_cubin_says_its_architecture(arch: str) -> None:
     """A cubin's flags have no suffix f (llvm/BinaryFormat/ELF.h), but its recorded assembler options have."""
-    found = read_library(f"k.sm_{arch}.cubin", compiled(SMALL, arch)[0].data)
-    assert found.problem is None
-    assert found.coverage is not None
-    assert (found.coverage.containers, found.coverage.nothing_to_run) == (1, 0)
-    assert list(map(str, found.coverage.sass)) == [arch]
+    found = covered(f"k.sm_{arch}.cubin", compiled(SMALL, arch)[0].data)
+    assert (found.containers, found.nothing_to_run, [*map(str, found.sass)]) == (1, 0, [arch])
 
 
 def test_a_cubin_whose_flags_have_no_suffix_says_it_in_its_assembler_s_words() -> None:
@@ -68,27 +72,25 @@ def test_a_cubin_whose_flags_have_no_suffix_says_it_in_its_assembler_s_words() -
     data = bytearray(compiled(SMALL, "100a")[0].data)
     assert data[48:49] == b"\x0a"
     data[48] = 4
-    found = [read_library("k.cubin", bytes(data)).coverage]
-    found.append(read_library("k.cubin", bytes(data).replace(b"-arch sm_100a", b"-arch sm_103a")).coverage)
-    assert [[str(arch) for arch in one.sass] for one in found if one] == [["100a"], ["100"]]
+    both = data, data.replace(b"-arch sm_100a", b"-arch sm_103a")
+    found = [covered("k.cubin", bytes(one)).sass for one in both]
+    assert [list(map(str, arches)) for arches in found] == [["100a"], ["100"]]
 
 
 @pytest.mark.parametrize(("arch", "told"), [(60, "60"), (89, "89"), (90, "90a")])
 def test_no_architecture_below_9_0_has_a_suffix(arch: int, told: str) -> None:
     """Defect: libtorch_cpu of torch 1.13.1 has the bit in a cubin for sm_60, which was told as ``60a``."""
-    found = read_library("k.cubin", cubin(0x800 | arch, {"_Z3addv": b"\1" * 128})).coverage
-    assert found is not None
+    found = covered("k.cubin", cubin(0x800 | arch, {"_Z3addv": b"\1" * 128}))
     assert [*map(str, found.sass)] == [told]
 
 
-@pytest.mark.parametrize("arch", ["50", "90a", "120f"])
-def test_bare_ptx_says_its_architecture_and_version(arch: str) -> None:
-    found = read_library("k.ptx", compiled(SMALL, arch)[1].data)
-    assert found.coverage is not None
-    assert (found.coverage.ptx, found.coverage.isa) == ((Arch.parse(arch),), (8, 8))
-    assert found.coverage.support[Capability(9, 0)] is {"50": Support.JIT, "90a": Support.JIT}.get(
-        arch, Support.NONE
-    )
+@pytest.mark.parametrize(
+    ("arch", "support"), [("50", Support.JIT), ("90a", Support.JIT), ("120f", Support.NONE)]
+)
+def test_bare_ptx_says_its_architecture_and_version(arch: str, support: Support) -> None:
+    found = covered("k.ptx", compiled(SMALL, arch)[1].data)
+    assert (found.ptx, found.isa) == ((Arch.parse(arch),), (8, 8))
+    assert found.support[Capability(9, 0)] is support
 
 
 def test_a_cubin_that_is_cut_short_is_told_so() -> None:
@@ -136,8 +138,8 @@ def test_an_archive_is_judged_by_all_its_members() -> None:
     held = [str(arch) for one in found.containers for arch in one.arches(Kind.SASS)]
     assert held == ["75", "80", "90", "86", "120"]
     assert all(whole[one.offset :].startswith((b"\x50\xed\x55\xba", b"\x7fELF")) for one in found.containers)
-    assert found.coverage is not None
-    assert (found.coverage.unlinked, found.coverage.specialised) == (1, False)
+    coverage = present(found.coverage)
+    assert (coverage.unlinked, coverage.specialised) == (1, False)
 
 
 def test_members_with_bsd_s_long_names_are_objects_too() -> None:
@@ -146,7 +148,7 @@ def test_members_with_bsd_s_long_names_are_objects_too() -> None:
     found = read_library("libdemo.a", whole)
     assert [one.section for one in found.containers] == ["__nv_relfatbin", ".nv_fatbin", ".nv_fatbin"]
     assert all(whole[one.offset :].startswith(b"\x50\xed\x55\xba") for one in found.containers)
-    assert (found.machine, found.problem, found.coverage and found.coverage.unlinked) == ("x86-64", None, 1)
+    assert (found.machine, found.problem, present(found.coverage).unlinked) == ("x86-64", None, 1)
     long_name = bsd_ar({"broken_by_truncation.o": OBJECT[:99]})
     assert "broken_by_truncation.o: truncated" in problem(read_library("libdemo.a", long_name))
     assert read_library("libdemo.a", long_name.replace(b"#1/24", b"#1/99999")[:68]).problem is not None
@@ -270,6 +272,5 @@ def test_suffixes_are_searched_for_in_as_many_bytes_as_a_file_has(monkeypatch: p
 def test_more_beginnings_than_any_library_has(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bare_images, "MOST_MARKS", 3)
     assert read_library("libx.so", elf({".data": b".version " * 3})).problem is None
-    found = read_library("libx.so", elf({".data": b".version " * 4}))
-    assert found.problem is not None
-    assert found.problem.message.startswith("more than 3 beginnings of cubins and PTX (at offset")
+    found = problem(read_library("libx.so", elf({".data": b".version " * 4})))
+    assert found.startswith("A004 more than 3 beginnings of cubins and PTX (at offset")

@@ -16,6 +16,7 @@ from builder.binary.library_names import is_library
 from builder.binary.pe import Pe, PeError, read_pe
 from builder.facts.gpu.architectures import Capability
 from builder.finding import Code
+from tests.support import present
 from tests.support.factories.binaries import sass
 from tests.support.factories.pe import ARM64, X64, X86, linked_pe, pe
 from tests.support.messages import Told
@@ -52,8 +53,7 @@ def test_its_containers_by_the_full_names_of_their_sections() -> None:
     found = read_library("bin/demo.dll", library)
     assert (found.kind, found.problem) == (FileKind.DLL, None)
     assert [one.section for one in found.containers] == [".nv_fatbin", ".nv_fatbin", ".data"]
-    assert found.coverage is not None
-    assert found.coverage.support[Capability(8, 6)] is Support.PARTIAL
+    assert present(found.coverage).support[Capability(8, 6)] is Support.PARTIAL
 
 
 def test_code_that_is_marked_as_linux_s_counts_too() -> None:
@@ -77,15 +77,14 @@ def test_what_a_device_link_made_is_judged() -> None:
         ("__nv_relfatbin", False),
         (".nv_fatbin", True),
     ]
-    assert found.coverage is not None
-    assert (found.coverage.link_inputs, found.coverage.support[Capability(8, 0)]) == (2, Support.NATIVE)
+    coverage = present(found.coverage)
+    assert (coverage.link_inputs, coverage.support[Capability(8, 0)]) == (2, Support.NATIVE)
 
 
 @pytest.mark.parametrize("size", [64, 0x80, 0x84, 0x97, 0x98, 0x110, 0x188, 0x1D8, 0x200, 0x2FF])
 def test_one_that_is_cut_short_is_told_so(size: int) -> None:
-    found = read_library("demo.dll", NAMED[:size])
-    assert found.problem is not None
-    assert (found.problem.code, found.problem.message[:10]) == (Code.E001, "truncated:")
+    problem = present(read_library("demo.dll", NAMED[:size]).problem)
+    assert (problem.code, problem.message[:10]) == (Code.E001, "truncated:")
 
 
 def test_a_signature_that_is_cut_short_is_told_though_all_sections_are_there() -> None:

@@ -7,12 +7,12 @@ import pytest
 from backports import zstd
 
 from builder.binary import deep
-from builder.binary.coverage import Support
 from builder.binary.deep import CodeTarget, DeepReading
 from builder.binary.fatbin import read_containers
 from builder.binary.fatbin_format import Kind
 from builder.binary.library import Reading, read_library
 from builder.facts.gpu.architectures import Arch, Capability
+from tests.support import present
 from tests.support.factories.archives_of_objects import ar, as_object
 from tests.support.factories.binaries import LZ4, SASS, ZSTD, container, elf, image, image_of, joined
 from tests.support.factories.cubins import ADDS, RETURNS, cubin, ptx_image, sass_image, stub, work
@@ -35,9 +35,11 @@ def _read(*containers: bytes) -> Reading:
 
 
 def _deep(*containers: bytes) -> DeepReading:
-    found = _read(*containers).deep
-    assert found is not None
-    return found
+    return present(_read(*containers).deep)
+
+
+def _support(reading: Reading, *devices: str) -> list[str]:
+    return [present(reading.coverage).support[Capability.parse(device)].value for device in devices]
 
 
 def test_a_kernel_is_a_stub_where_another_architecture_has_more() -> None:
@@ -55,9 +57,7 @@ def test_a_driver_takes_the_highest_image_also_where_it_is_broken() -> None:
     broken = sass_image(86, {"add": work(86)})
     broken = broken[:64] + bytes(len(broken) - 64)
     found = _read(container(sass_image(80, {"add": work(80)}), broken, ptx_image(80, {"add": ADDS})))
-    assert found.coverage is not None
-    support = [found.coverage.support[Capability.parse(name)] for name in ("8.0", "8.6", "8.9", "9.0")]
-    assert support == [Support.NATIVE, Support.NONE, Support.NONE, Support.JIT]
+    assert _support(found, "8.0", "8.6", "8.9", "9.0") == ["native", "none", "none", "jit"]
 
 
 def test_a_kernel_that_is_twice_in_a_container_is_whole_where_one_is() -> None:
@@ -92,23 +92,16 @@ def test_images_that_are_packed_as_one() -> None:
 def test_a_bare_cubin_and_one_in_an_object_of_an_archive() -> None:
     bare = read_library("scale.cubin", cubin(80, {"scale": work(80)}), deep=True)
     inside = read_library("libfoo.a", ar({"a.o": as_object(elf({".nv_fatbin": BOTH}))}), deep=True)
-    assert bare.deep is not None
-    assert bare.deep.kernels == {SM_80: 1}
-    assert inside.deep is not None
-    assert inside.deep.kernels == _deep(BOTH).kernels
+    assert present(bare.deep).kernels == {SM_80: 1}
+    assert present(inside.deep).kernels == _deep(BOTH).kernels
 
 
 def test_what_cannot_be_unpacked_serves_no_gpu() -> None:
     """Without unpacking, the library is native on 5.2 by the image's header."""
     data = elf({".nv_fatbin": container(image(SASS, 52, LZ4), sass_image(80, {"scale": work(80)}))})
     plain, seen = read_library("libfoo.so", data), read_library("libfoo.so", data, deep=True)
-    assert plain.coverage is not None
-    assert seen.coverage is not None
-    assert seen.deep is not None
-    assert plain.coverage.support[Capability(5, 2)] is Support.NATIVE
-    assert seen.coverage.support[Capability(5, 2)] is Support.NONE
-    ((target, packed),) = [(one.target, one.packed) for one in seen.deep.damages]
-    assert (target, packed) == (SM_52, True)
+    assert [*_support(plain, "5.2"), *_support(seen, "5.2")] == ["native", "none"]
+    assert [(one.target, one.packed) for one in present(seen.deep).damages] == [(SM_52, True)]
 
 
 def test_code_for_another_architecture_is_told() -> None:
@@ -119,10 +112,8 @@ def test_code_for_another_architecture_is_told() -> None:
 
 def test_an_image_without_kernels_beside_one_with_some() -> None:
     reading = _read(container(sass_image(52, {}), sass_image(80, {"scale": work(80)})))
-    assert reading.deep is not None
-    assert [(gap.target, gap.lacking, gap.held) for gap in reading.deep.gaps] == [(SM_52, 1, 0)]
-    assert reading.coverage is not None
-    assert reading.coverage.support[Capability(5, 2)] is Support.NONE
+    assert [(gap.target, gap.lacking, gap.held) for gap in present(reading.deep).gaps] == [(SM_52, 1, 0)]
+    assert _support(reading, "5.2") == ["none"]
 
 
 def test_a_unit_without_kernels_is_idle_and_no_gap() -> None:
@@ -130,8 +121,7 @@ def test_a_unit_without_kernels_is_idle_and_no_gap() -> None:
     assert reading.deep == DeepReading(
         images=2, size=len(cubin(52, {})) + len(cubin(80, {})), kernels={SM_52: 0, SM_80: 0}
     )
-    assert reading.coverage is not None
-    assert reading.coverage.nothing_to_run == 1
+    assert present(reading.coverage).nothing_to_run == 1
 
 
 def test_what_this_python_cannot_unpack_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,8 +132,7 @@ def test_what_this_python_cannot_unpack_is_no_damage(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "backports.zstd", None)
     found = _read(packed)
     assert found.deep == DeepReading(unread=1)
-    assert found.coverage is not None
-    assert found.coverage.support[Capability(8, 0)] is Support.NATIVE
+    assert _support(found, "8.0") == ["native"]
 
 
 def test_what_unpacks_to_more_than_any_library_is_left_packed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 import re
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 from builder.binary.coverage import cover
@@ -26,24 +26,31 @@ LIBRARIES = ("lib/libonnxruntime_providers_cuda.so", "lib/libcudnn_ops.so.9", "l
 
 def outcome(data: bytes) -> str:
     """Return the readers' results without numbers and names, so that equal results mean similar files."""
-    return f"{_containers(data)}; {_elf(data)}; {_library(data)}; {_deep(data)}"
+    return "; ".join(_answer(read, data) for read in (_containers, _elf, _library, _deep))
+
+
+def _answer(read: Callable[[bytes], str], data: bytes) -> str:
+    try:
+        return read(data)
+    except FormatError as error:
+        return _refusal(error)
+
+
+def _refusal(error: FormatError) -> str:
+    assert error.offset >= 0
+    assert str(error).endswith(f"(at offset {error.offset:#x})")
+    return f"{type(error).__name__} {_DIGITS.sub('#', str(error))}"
 
 
 def _containers(data: bytes) -> str:
-    try:
-        containers = read_containers(data)
-    except FormatError as error:
-        return _refusal(error)
+    containers = read_containers(data)
     _check_containers(data, containers)
     _check_cover(containers)
     return f"{min(len(containers), 9)} containers"
 
 
 def _elf(data: bytes) -> str:
-    try:
-        found = read_elf(data)
-    except FormatError as error:
-        return _refusal(error)
+    found = read_elf(data)
     _check_elf(data, found)
     return f"{min(len(found.needed), 3)} needed"
 
@@ -64,10 +71,7 @@ def _library(data: bytes) -> str:
 
 def _deep(data: bytes) -> str:
     """Unpack all images; each one must be counted as read, unread, damaged or of a skipped kind."""
-    try:
-        containers = read_containers(data)
-    except FormatError:
-        return ""
+    containers = read_containers(data)
     kept, found = read_payloads(data, containers)
     images = sum(len(container.images) for container in containers)
     left = sum(image.kind in {Kind.LTOIR, Kind.OTHER} for one in containers for image in one.images)
@@ -77,12 +81,6 @@ def _deep(data: bytes) -> str:
     assert all(stub.on and stub.whole for stub in found.stubs)
     whys = {_DIGITS.sub("#", damage.why) for damage in found.damages[:3]}
     return f"{min(len(found.names), 3)} kernels, {len(found.stubs)} stubs, {sorted(whys)}"
-
-
-def _refusal(error: FormatError) -> str:
-    assert error.offset >= 0
-    assert str(error).endswith(f"(at offset {error.offset:#x})")
-    return f"{type(error).__name__} {_DIGITS.sub('#', str(error))}"
 
 
 def _check_containers(data: bytes, containers: Sequence[Container]) -> None:

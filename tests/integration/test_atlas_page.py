@@ -3,13 +3,12 @@
 from pathlib import Path
 
 import pytest
-from jinja2 import FileSystemLoader
 
 from builder.inspect.atlas import atlas_of, atlas_page
 from builder.inspect.report.wheel_record import WheelRecord
-from tests.support import ROOT
 from tests.support.browser import Browser, needs_browser
 from tests.support.factories.wheel_records import library, two_releases, unit, wheel_record
+from tests.support.html_page import TEMPLATES
 
 pytestmark = needs_browser
 
@@ -29,7 +28,7 @@ def page(browser: Browser, tmp_path: Path) -> Browser:
 
 def opened(browser: Browser, folder: Path, *records: WheelRecord) -> Browser:
     file = folder / "atlas.html"
-    text = atlas_page(atlas_of(records), FileSystemLoader(ROOT / "templates"))
+    text = atlas_page(atlas_of(records), TEMPLATES)
     file.write_text(text, encoding="utf-8")
     browser.ask("Page.navigate", url=f"file://{file}")
     browser.text_once("#state", "")

@@ -3,6 +3,12 @@
 from dataclasses import dataclass
 from html.parser import HTMLParser
 
+from jinja2 import FileSystemLoader
+
+from tests.support import ROOT
+
+TEMPLATES = FileSystemLoader(ROOT / "templates")
+
 VOID = frozenset({"meta", "col", "br", "link", "img", "input"})
 """Elements without an end tag."""
 

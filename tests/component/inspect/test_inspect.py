@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jinja2 import FileSystemLoader
 
 from builder.binary.library import Inspected
 from builder.contents.supported_gpus import InspectedSource
@@ -18,7 +17,7 @@ from builder.inspect.report.heatmap import heat_maps
 from builder.inspect.report.heatmap import text as text_of
 from tests.support.factories.binaries import BLACKWELL, LTOIR, PTX, SASS, container, elf, image, sass
 from tests.support.factories.libraries import BROKEN, IDLE, OWN, PLAIN, PROVIDER
-from tests.support.html_page import Page
+from tests.support.html_page import TEMPLATES, Page
 from tests.support.messages import Told
 from tests.support.schemas import schema
 
@@ -60,8 +59,9 @@ def table(label: str, libraries: Sequence[Inspected]) -> str:
     return text_of(heat_maps([InspectedSource(label, libraries)]))
 
 
-def page(loader: FileSystemLoader, **named: Sequence[Inspected]) -> str:
-    return page_of(heat_maps(InspectedSource(label, libraries) for label, libraries in named.items()), loader)
+def page(**named: Sequence[Inspected]) -> str:
+    sources = [InspectedSource(label, libraries) for label, libraries in named.items()]
+    return page_of(heat_maps(sources), TEMPLATES)
 
 
 def document(**named: Sequence[Inspected]) -> dict[str, Any]:
@@ -104,8 +104,8 @@ def test_json_has_what_was_counted(found: tuple[Inspected, ...], told: Told) -> 
     )
 
 
-def test_every_cell_of_the_page_is_marked_coloured_and_counted(loader: FileSystemLoader) -> None:
-    made = Page(page(loader, made=[PROVIDER]))
+def test_every_cell_of_the_page_is_marked_coloured_and_counted() -> None:
+    made = Page(page(made=[PROVIDER]))
     counted = "183 of 184 containers native, 1 with nothing that runs."
     assert [one[:3] for one in made.attributes("title") if one.endswith(counted)] == ["7.5"]
     cells = [(one.text, one.attributes["class"].split()[0]) for one in made.elements if one.tag == "i"]
@@ -117,23 +117,23 @@ def test_every_cell_of_the_page_is_marked_coloured_and_counted(loader: FileSyste
     assert "libprovider.so: for 7.5, 1 of 184 containers has nothing that runs." in text
 
 
-def test_the_page_has_an_overview_of_several_sources_only(loader: FileSystemLoader) -> None:
-    one = Page(page(loader, first=[PROVIDER]))
-    two = Page(page(loader, first=[PROVIDER], second=[PLAIN]))
+def test_the_page_has_an_overview_of_several_sources_only() -> None:
+    one = Page(page(first=[PROVIDER]))
+    two = Page(page(first=[PROVIDER], second=[PLAIN]))
     assert "Overview" not in one.texts("html")[0]
     assert "Overview" in two.texts("html")[0]
     assert two.attributes("href") == ["#source-1", "#source-2"]
     assert {"source-1", "source-2"} <= set(two.attributes("id"))
 
 
-def test_the_page_needs_nothing_but_itself(tmp_path: Path, loader: FileSystemLoader) -> None:
+def test_the_page_needs_nothing_but_itself(tmp_path: Path) -> None:
     """Python decodes a file name of the wrong encoding to surrogates, for which UTF-8 has no bytes."""
     evil = elf({".nv_fatbin": sass(80), EVIL: sass(80)}, soname=EVIL, needed=[EVIL])
     (tmp_path / "lib.so").write_bytes(evil)
     items = inspect([(EVIL, tmp_path / "lib.so"), ("b" + EVIL, tmp_path / "lib.so")])
     assert items[0].soname == EVIL
     odd = [Inspected(name=EVIL, problem=EVIL), Inspected(name="lib\udcff.so")]
-    text = page(loader, **{EVIL: [*items, *odd], "\udcff.whl": [PROVIDER, OWN]})
+    text = page(**{EVIL: [*items, *odd], "\udcff.whl": [PROVIDER, OWN]})
     made = Page(text)
     foreign = {"script", "link", "img", "iframe", "object", "form"}
     assert {one.tag for one in made.elements}.isdisjoint(foreign)

@@ -7,13 +7,12 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from jinja2 import FileSystemLoader
 
 from builder.inspect.atlas import atlas_of, atlas_page, document
 from builder.inspect.report.wheel_record import SecondReading
 from tests.support import present
 from tests.support.factories.wheel_records import library, two_releases, unit, wheel_record
-from tests.support.html_page import Page
+from tests.support.html_page import TEMPLATES, Page
 from tests.support.messages import Told
 from tests.support.schemas import schema
 
@@ -57,9 +56,9 @@ def test_json_fits_its_schema() -> None:
     assert (new["before"], new["sha256"]) == ("1.9.0", "ab" * 32)
 
 
-def test_the_page_has_a_row_for_each_wheel_and_its_proof(loader: FileSystemLoader) -> None:
+def test_the_page_has_a_row_for_each_wheel_and_its_proof() -> None:
     reading = SecondReading("cuobjdump 13.5.37", 1, 4, ("a.so: says nothing; for a reason",), ("b.so: odd",))
-    texts = Page(atlas_page(atlas_of([OLD, replace(NEW, compared=(reading,))]), loader)).pieces
+    texts = Page(atlas_page(atlas_of([OLD, replace(NEW, compared=(reading,))]), TEMPLATES)).pieces
     assert texts.count("onnxruntime-gpu") == 1
     assert [text for text in texts if text in {"1.9.0", "1.10.0"}] == ["1.10.0", "1.9.0"]
     assert {"ab" * 32, "a.so: says nothing; for a reason", "not explained: b.so: odd"} <= set(texts)
@@ -70,8 +69,8 @@ def test_the_page_has_a_row_for_each_wheel_and_its_proof(loader: FileSystemLoade
     assert marks == {"N": 2 * (3 + 2) + 1, "j": 2 * 7 + 1, ".": 2 * (3 + 11) + 1, "?": 1, "~": 1}
 
 
-def test_the_page_allows_its_own_script_and_nothing_else(loader: FileSystemLoader) -> None:
-    page = atlas_page(atlas_of([OLD]), loader)
+def test_the_page_allows_its_own_script_and_nothing_else() -> None:
+    page = atlas_page(atlas_of([OLD]), TEMPLATES)
     (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
     allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{allowed}'" in page
@@ -79,6 +78,6 @@ def test_the_page_allows_its_own_script_and_nothing_else(loader: FileSystemLoade
 
 
 @pytest.mark.parametrize("evil", ["<script>", '"><img src=x>', "{{ 7 * 7 }}"])
-def test_names_from_a_wheel_are_text(loader: FileSystemLoader, evil: str) -> None:
-    page = atlas_page(atlas_of([wheel_record("1.0", library(unit("75"), name=f"a/{evil}.so"))]), loader)
+def test_names_from_a_wheel_are_text(evil: str) -> None:
+    page = atlas_page(atlas_of([wheel_record("1.0", library(unit("75"), name=f"a/{evil}.so"))]), TEMPLATES)
     assert f"{evil}.so" in Page(page).pieces

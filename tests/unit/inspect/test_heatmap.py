@@ -5,8 +5,6 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from dataclasses import replace
 
-from jinja2 import FileSystemLoader
-
 from builder.binary.coverage import Support
 from builder.binary.library import Inspected
 from builder.contents.supported_gpus import InspectedSource, Promise
@@ -15,11 +13,10 @@ from builder.facts.gpu.table import CAPABILITIES
 from builder.finding import Code, Finding
 from builder.inspect.command import page, svg
 from builder.inspect.report.heatmap import HeatMap, HeatMapRow, heat_maps, text
-from tests.support import ROOT, present
+from tests.support import present
 from tests.support.factories.libraries import BROKEN, CARDS, IDLE, OWN, PLAIN, PROVIDER, coverage
+from tests.support.html_page import TEMPLATES
 from tests.support.messages import Told
-
-LOADER = FileSystemLoader(ROOT / "templates")
 
 
 def mapped(*libraries: Inspected, label: str = "a wheel") -> HeatMap:
@@ -69,7 +66,7 @@ def test_details_are_of_what_could_be_read(told: Told) -> None:
     library = Inspected("libx.so", code, soname="libx.so.1", needed=("libc.so.6", "libm.so.6"))
     found = mapped(BROKEN, library)
     assert found.details == (("libx.so", library),)
-    (row,) = [line for line in page([found], LOADER).split("<tr>") if "<td>" in line]
+    (row,) = [line for line in page([found], TEMPLATES).split("<tr>") if "<td>" in line]
     told(" ".join(re.sub("<[^>]*>", " ", row.partition("</tr>")[0]).split()))
     assert 'title="libc.so.6, libm.so.6"' in row
 
@@ -80,7 +77,7 @@ def test_nothing_of_a_file_reaches_a_reader_unprintable() -> None:
     found = mapped(library, Inspected(f"d{evil}/b", problem=evil), label=evil)
     everything = [found.label, found.folder, found.sentence, *(row.name + row.remark for row in found.rows)]
     everything += [note.name + note.text for note in found.notes]
-    everything += page([found], LOADER).split("\n")
+    everything += page([found], TEMPLATES).split("\n")
     everything += [cell.hover for row in (*found.rows, found.total) if row for cell in row.cells]
     assert all(text.isprintable() for text in everything)
 
@@ -119,9 +116,9 @@ UNLISTED = Inspected(
 """A library with code for both GPUs that NVIDIA's list lacks."""
 
 
-def test_a_gpu_that_nvidia_does_not_list_has_a_column(loader: FileSystemLoader, told: Told) -> None:
+def test_a_gpu_that_nvidia_does_not_list_has_a_column(told: Told) -> None:
     told(shown(("a", [UNLISTED]), ("b", [PROVIDER])))
-    picture = drawn(loader, UNLISTED)
+    picture = drawn(UNLISTED)
     named = {one.text or one[0].tail for one in picture.iterfind(f".//{SVG}text") if len(one)}
     assert {"8.8", "10.7"} <= named
     assert dict(rows(picture))["libnew.so" * 2].count("N") == 1
@@ -144,10 +141,10 @@ TAGS = {"svg", "title", "desc", "style", "rect", "text", "g"}
 EVIL = '"><script>alert(1)</script>&{{ 7*7 }}'
 
 
-def drawn(loader: FileSystemLoader, *libraries: Inspected, label: str = "my.whl") -> ET.Element:
+def drawn(*libraries: Inspected, label: str = "my.whl") -> ET.Element:
     """Return a picture, read by an XML parser."""
     promise = Promise("p", "", sm=("75",), capabilities=dict.fromkeys(CAPABILITIES, Support.NATIVE))
-    return ET.fromstring(svg(heat_maps([InspectedSource(label, libraries, (promise,))]), loader))  # noqa: S314 our own
+    return ET.fromstring(svg(heat_maps([InspectedSource(label, libraries, (promise,))]), TEMPLATES))  # noqa: S314 our own
 
 
 def rows(picture: ET.Element) -> Iterator[tuple[str, list[str]]]:
@@ -159,8 +156,8 @@ def rows(picture: ET.Element) -> Iterator[tuple[str, list[str]]]:
             yield "".join(head.itertext()), [cell.text or "" for cell in cells]
 
 
-def test_the_picture_has_the_cells_of_the_table(loader: FileSystemLoader) -> None:
-    found = dict(rows(drawn(loader, PROVIDER, OWN, PLAIN)))
+def test_the_picture_has_the_cells_of_the_table() -> None:
+    found = dict(rows(drawn(PROVIDER, OWN, PLAIN)))
     table = shown(("my.whl", [PROVIDER, OWN, PLAIN])).splitlines()
     assert found["manifest promises" * 2] == ["N"] * len(CAPABILITIES)
     assert found["libprovider.so" * 2] == table[3].split()[1:-1]
@@ -168,8 +165,8 @@ def test_the_picture_has_the_cells_of_the_table(loader: FileSystemLoader) -> Non
     assert found["libplain.so" * 2] == []
 
 
-def test_the_picture_says_in_words_what_it_shows(loader: FileSystemLoader, told: Told) -> None:
-    picture = drawn(loader, PROVIDER)
+def test_the_picture_says_in_words_what_it_shows(told: Told) -> None:
+    picture = drawn(PROVIDER)
     title, description = (present(picture.find(f"{SVG}{tag}")) for tag in ("title", "desc"))
     assert picture.get("role") == "img"
     assert picture.get("aria-labelledby") == f"{title.get('id')} {description.get('id')}"
@@ -178,12 +175,12 @@ def test_the_picture_says_in_words_what_it_shows(loader: FileSystemLoader, told:
     assert any(hover.endswith("183 of 184 containers native, 1 with nothing that runs.") for hover in hovers)
 
 
-def test_everything_lies_inside_the_picture_and_no_name_becomes_part_of_it(loader: FileSystemLoader) -> None:
+def test_everything_lies_inside_the_picture_and_no_name_becomes_part_of_it() -> None:
     long = Inspected("lib" + 300 * "x" + ".so", coverage(native=CARDS, sections={"": 10}))
     evil = Inspected(EVIL, PROVIDER.coverage), Inspected("b", problem=EVIL + 400 * "y")
     maps = heat_maps([InspectedSource(EVIL + 500 * "z", [PROVIDER, long, *evil])])
-    text = svg(maps, loader)
-    assert text == svg(maps, FileSystemLoader(ROOT / "templates"))
+    text = svg(maps, TEMPLATES)
+    assert text == svg(maps, TEMPLATES)
     assert text.count("http") == 1, "the name of the namespace"
     assert "prefers-color-scheme: dark" in text
     picture = ET.fromstring(text)  # noqa: S314 our own

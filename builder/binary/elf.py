@@ -188,9 +188,8 @@ def _need_entries(buffer: Buffer, section: Section) -> list[_VersionEntry]:
     """
     entries: list[_VersionEntry] = []
     room = min(section.size // _VERNEED_SIZE, _MOST_VERSIONS)
-    for at, (_version, _count, library, first, _next) in _chain(
-        buffer, section, "<HHIII", section.offset, room
-    ):
+    for at, entry in _chain(buffer, section, "<HHIII", section.offset, room):
+        _version, _count, library, first, _next = entry
         names = _chain(buffer, section, "<IHHII", at + first, room + 1) if first else ()
         for _, (_hash, _flags, index, name, _next_name) in names:
             if len(entries) == room:

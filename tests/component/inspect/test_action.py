@@ -12,6 +12,7 @@ import yaml
 
 from tests.support import ROOT, ran
 from tests.support.factories.binaries import PTX, SASS, container, elf, image
+from tests.support.runner_commands import commands
 from tests.support.tables import table
 
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
@@ -78,18 +79,9 @@ def test_findings_are_written_for_code_scanning(folder: Path) -> None:
 
 def obeyed(output: str) -> list[str]:
     """Return the commands that the runner carries out: after ``stop-commands`` none but its word."""
-    found: list[str] = []
-    stopped = None
-    for line in re.split(r"\r\n|\r|\n", output):
-        command = line.lstrip()
-        if stopped is not None:
-            stopped = None if command == f"::{stopped}::" else stopped
-        elif command.startswith("::stop-commands::"):
-            stopped = command.removeprefix("::stop-commands::")
-        elif command.startswith("::") or "##[" in command:
-            found.append(command)
-    assert stopped is None, "commands of later steps are obeyed again"
-    return found
+    heard = re.sub(r"^::stop-commands::(.+)$(?:\n.*)*?\n::\1::$", "", output, flags=re.MULTILINE)
+    assert "::stop-commands::" not in heard, "commands of later steps are obeyed again"
+    return commands(heard)
 
 
 def test_no_archive_speaks_to_the_runner(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

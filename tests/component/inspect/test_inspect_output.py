@@ -118,16 +118,6 @@ def sources(tmp_path: Path) -> list[str]:
     return [str(written(tmp_path, contents) / name) for name in contents]
 
 
-def test_each_source_has_its_report_and_nothing_is_left(shop: Wiring, sources: list[str]) -> None:
-    reports = inspect_sources(shop, sources)
-    assert [(one.label, [item.name for item in one.libraries]) for one in reports] == [
-        (sources[0], ["liba.so"]),
-        (sources[1], ["capi/libb.so", "capi/libplain.so"]),
-        (sources[2], ["libc.so", "libd.so"]),
-    ]
-    assert list(shop.dist.iterdir()) == []
-
-
 def test_what_cannot_be_read_fails_by_name_and_cause(shop: Wiring, sources: list[str], told: Told) -> None:
     reports = inspect_sources(shop, sources)
     require_sound(reports[:2])

@@ -110,12 +110,6 @@ def test_the_tally_is_in_containers() -> None:
     assert alike.tally[Capability(8, 0)] == ContainerTally(native=2, jit=0, none=1)
 
 
-@pytest.mark.parametrize(("asked", "count"), [("90", 0), ("90a", 0), ("75", 1), ("86", 2)])
-def test_containers_that_lack_an_architecture_whatever_its_suffix(asked: str, count: int) -> None:
-    containers = _containers(sass(75, 90), container(image(SASS, 90, A)))
-    assert len(lacking(containers, Arch.parse(asked), widen=False)) == count
-
-
 @pytest.mark.parametrize(("held", "asked", "widen", "answer"), table("gpus/standing.txt"))
 def test_what_stands_for_an_architecture(held: str, asked: str, widen: str, answer: str) -> None:
     suffixes = {"": 0, "a": A, "f": F}

@@ -54,19 +54,6 @@ def test_two_sections_of_the_name_are_refused() -> None:
     assert_refused(partial(_stamp, PROVIDER), FormatError, twice, "two sections named .rodata", offset)
 
 
-@pytest.mark.parametrize(
-    "sections",
-    [
-        {".nv_fatbin": b"\x001.23.2\x00"},
-        {".rodata": bytes(8), ".data": b"\x001.23.2\x00"},
-        {".data": b"\x001.23.2\x00", ".rodata": bytes(8)},
-        {".rodata": b"1\x001.23.2", ".data": bytes(8)},  # the zero byte after it is in the next section
-    ],
-)
-def test_a_string_elsewhere_is_no_mark(sections: dict[str, bytes]) -> None:
-    assert _stamp(PROVIDER, elf(sections)) is None
-
-
 def test_a_section_without_bytes_in_the_file_holds_no_mark() -> None:
     for name, library in ((PROVIDER, elf({".rodata": b"\x001.23.2\x00"})), (GRAPH, _cudnn(RELEASE, 4))):
         assert _stamp(name, library) is not None

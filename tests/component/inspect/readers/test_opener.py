@@ -124,14 +124,6 @@ def test_a_zip_under_any_name(opener: Opener, tree: Path, work: Path, name: str)
     assert found(opener, work / name) == WANTED
 
 
-def test_only_libraries_are_written(opener: Opener, work: Path, tmp_path: Path) -> None:
-    (work / "big.tar").write_bytes(files({"data.bin": b"x" * 4_000_000, "lib.so": LIBRARY}))
-    with opener.files(str(work / "big.tar")) as held:
-        written = [path for path in (tmp_path / "dist").rglob("*") if path.is_file()]
-        assert [path.stat().st_size for path in written] == [len(LIBRARY)]
-        assert [path for _, path in held.libraries] == written
-
-
 @pytest.mark.parametrize("pack", [files, zipped])
 def test_libraries_that_are_not_wanted_are_not_written(
     opener: Opener, work: Path, tmp_path: Path, pack: Callable[[Mapping[str, bytes]], bytes]

@@ -24,7 +24,7 @@ from builder.inspect.report.wheel_record import (
 )
 from tests.support import present
 from tests.support.factories.binaries import LTOIR, ZSTD, container, elf, empty_cubin, image, relocatable
-from tests.support.factories.wheel_records import library, two_releases, unit, wheel_record
+from tests.support.factories.wheel_records import library, library_bytes, two_releases, unit, wheel_record
 from tests.support.tables import table
 
 
@@ -107,17 +107,13 @@ def test_the_sets_that_units_were_compiled_for_come_back() -> None:
         UnitSet("all", frozenset({Arch(7, 5), Arch(9, 0, "a")})),
         UnitSet("Hopper", frozenset({Arch(9, 0, "a")}), 2, (90, 90)),
     )
-    containers = read_containers(library_bytes_of("75 90a", "90a", "90a"))
+    containers = read_containers(library_bytes(unit("75 90a"), unit("90a"), unit("90a")))
     item = Inspected(name="p.so", coverage=cover("p.so", containers, specialised=False, unit_sets=unit_sets))
     back = kept(item)
     assert back == item
     assert present(back.coverage).support[Capability(7, 5)] is Support.NATIVE, (
         "no gap: two were not meant for it"
     )
-
-
-def library_bytes_of(*sass: str) -> bytes:
-    return elf({".nv_fatbin": b"".join(map(unit, sass))})
 
 
 def test_support_is_judged_again_and_not_kept() -> None:

@@ -115,7 +115,8 @@ def sources(tmp_path: Path) -> list[str]:
     their paths."""
     wheel = zipped({"capi/libb.so": LIBRARY, "capi/libplain.so": elf({".text": b"code"})})
     contents = {"liba.so": LIBRARY, "b.whl": wheel, "c.tar": files({"libc.so": b"", "libd.so": LIBRARY})}
-    return [str(written(tmp_path, contents) / name) for name in contents]
+    written(tmp_path, contents)
+    return [str(tmp_path / name) for name in contents]
 
 
 def test_what_cannot_be_read_fails_by_name_and_cause(shop: Wiring, sources: list[str], told: Told) -> None:

@@ -226,7 +226,7 @@ def _check_models(document: Document) -> None:
 def _always_wins(earlier: ModelRule, later: ModelRule) -> bool:
     """Return whether ``earlier`` fits each machine that ``later`` fits.
 
-    See ``client.selection.select.recommend``.
+    See ``client.selection.select.fitting``.
     """
     gpu_is_enough = earlier.device == "cpu" or (later.device == "gpu" and earlier.vram_mib <= later.vram_mib)
     return gpu_is_enough and earlier.cores <= later.cores and earlier.ram_gib <= later.ram_gib

@@ -253,14 +253,10 @@ def examine_failure(context: CommandContext, prefix: Prefix, said: str) -> Obser
 def _hosts(observed: Observations, around: Surroundings) -> Iterator[str]:
     """Yield the host libraries of ONNX Runtime that a program finds before its own one."""
     windows = observed.system.place == "windows"
-    variable = around.env.get("PATH" if windows else LIBRARY_PATH, "")
-    named = [Path(text) for text in re.split("[:;]" if not windows else ";", variable) if text]
-    system = (
-        [around.root / "Windows/System32"]
-        if windows
-        else [around.root / text for text in ("usr/local/lib", *LIBRARIES)]
-    )
-    for folder in dict.fromkeys((*named, *system)):
+    variable, separator = ("PATH", ";") if windows else (LIBRARY_PATH, "[:;]")
+    named = [Path(text) for text in re.split(separator, around.env.get(variable, "")) if text]
+    system = ["Windows/System32"] if windows else ["usr/local/lib", *LIBRARIES]
+    for folder in dict.fromkeys((*named, *map(around.root.joinpath, system))):
         with suppress(OSError):
             for path in sorted(folder.glob("onnxruntime.dll" if windows else "libonnxruntime.so*")):
                 if not path.is_symlink():

@@ -19,7 +19,7 @@ from builder.client.install.current import installed
 from builder.client.install.prefix import Prefix
 from builder.client.install.unpack import verify
 from builder.client.selection.reasons import limits
-from builder.client.selection.select import PackageChoice, fitting, recommend, usable_vram
+from builder.client.selection.select import PackageChoice, fitting, usable_vram
 from builder.client.trials.try_out import OrtTrials, TryOut, host_of, model_file, no_host
 from builder.errors import IntegrityError, ValidationError
 from builder.files.safe_paths import bad_package
@@ -82,7 +82,7 @@ def by_table(choice: PackageChoice, selection: PackageSelection, context: Comman
     """Return the first model of the index's table whose minimums this machine meets."""
     own = choice.device.memory_mib if choice.on_gpu and choice.device else None
     vram = usable_vram(context.platform, context.ram_gib * 1024, own)
-    rule = recommend(selection.index.models, vram, context.cores, context.ram_gib)
+    rule = next(fitting(selection.index.models, vram, context.cores, context.ram_gib), None)
     return ModelVerdict(rule.model if rule else None, rule.device if rule else None, vram)
 
 

@@ -188,21 +188,11 @@ def no_mig_instance(observed: Observations) -> Iterator[MachineFinding]:
 
 def cards_not_listed(observed: Observations) -> Iterator[MachineFinding]:
     """Yield D011 where fewer GPUs are listed than cards, without D010, D012 or D016 to D018."""
-    if (
-        not observed.listed
-        or not _lacking(observed)
-        or [
-            *dropped_by_driver(observed),
-            *before_maxwell(observed),
-            *wrong_flavour(observed),
-            *card_newer_than_driver(observed),
-        ]
-    ):
-        return
-    comparison = (
-        f"The driver lists {observed.listed} GPU(s), and the bus has {len(_cards(observed))} NVIDIA cards"
-    )
-    yield finding("D011", f"{comparison}: {_named(_cards(observed))}.")
+    causes = (dropped_by_driver, before_maxwell, wrong_flavour, card_newer_than_driver)
+    if observed.listed and _lacking(observed) and not any(any(rule(observed)) for rule in causes):
+        cards = _cards(observed)
+        comparison = f"The driver lists {observed.listed} GPU(s), and the bus has {len(cards)} NVIDIA cards"
+        yield finding("D011", f"{comparison}: {_named(cards)}.")
 
 
 def before_maxwell(observed: Observations) -> Iterator[MachineFinding]:

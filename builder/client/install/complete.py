@@ -192,17 +192,8 @@ class Libraries:
 
         The client's own files are compared before those of environments and of the system.
         """
-        places = (
-            (
-                entry,
-                next(
-                    (candidate for candidate in self._candidates(entry) if self._matches(candidate, entry)),
-                    None,
-                ),
-            )
-            for entry in entries
-        )
-        return {entry: candidate for entry, candidate in places if candidate is not None}
+        places = ((entry, next(self._copies(entry), None)) for entry in entries)
+        return {entry: place for entry, place in places if place is not None}
 
     def wheel_here(self, wheel: WheelEntry) -> Optional[Path]:
         """Return a file in ``wheels`` with exactly the wheel's bytes; ``None`` where there is none.
@@ -213,6 +204,9 @@ class Libraries:
         others = (path for folder in self.wheels for path in sorted(folder.glob("*.whl")))
         wanted = Digest(wheel.size, wheel.sha256)
         return next((path for path in dict.fromkeys((*named, *others)) if has_bytes(path, wanted)), None)
+
+    def _copies(self, entry: FileEntry) -> Iterator[Found]:
+        return (place for place in self._candidates(entry) if self._matches(place, entry))
 
     def _candidates(self, entry: FileEntry) -> Iterator[Found]:
         yield Found(self.prefix.library(entry.sha256), ours=True)

@@ -13,6 +13,7 @@ import ctypes
 import json
 import signal
 import sys
+from functools import partial
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Type
 
 LONGEST = 60.0
@@ -73,9 +74,7 @@ def rows(count: int, find: Question, asks: Mapping[str, Question]) -> List[Dict[
 
 
 def _row(gpu: object, asks: Mapping[str, Question]) -> Dict[str, object]:
-    if gpu is None:
-        return dict.fromkeys(asks)
-    return {key: known(ask, gpu) for key, ask in asks.items()}
+    return {key: None if gpu is None else known(ask, gpu) for key, ask in asks.items()}
 
 
 def known(ask: Question, *arguments: object) -> object:
@@ -166,8 +165,8 @@ class NvmlLibrary(DriverLibrary):
         except DriverError as error:
             return {"error": error.args}
         asks = {
-            "name": self._name,
-            "uuid": self._uuid,
+            "name": partial(self._text, "nvmlDeviceGetName"),
+            "uuid": partial(self._text, "nvmlDeviceGetUUID"),
             "capability": self._capability,
             "memory_mib": self._memory,
             "free_mib": self._free,
@@ -196,12 +195,6 @@ class NvmlLibrary(DriverLibrary):
 
     def _gpu(self, index: int) -> ctypes.c_void_p:
         return self._handle("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index))
-
-    def _name(self, gpu: ctypes.c_void_p) -> str:
-        return self._text("nvmlDeviceGetName", gpu)
-
-    def _uuid(self, gpu: ctypes.c_void_p) -> str:
-        return self._text("nvmlDeviceGetUUID", gpu)
 
     def _capability(self, gpu: ctypes.c_void_p) -> str:
         major, minor = ctypes.c_int(), ctypes.c_int()
@@ -237,11 +230,8 @@ class NvmlLibrary(DriverLibrary):
             known(self._handle, by_slot, gpu, ctypes.c_uint(slot))
             for slot in range(slots if isinstance(slots, int) else 0)
         ]
-        return [
-            {"uuid": known(self._uuid, instance), "memory_mib": known(self._memory, instance)}
-            for instance in instances
-            if instance is not None
-        ]
+        asks = {"uuid": partial(self._text, "nvmlDeviceGetUUID"), "memory_mib": self._memory}
+        return [_row(instance, asks) for instance in instances if instance is not None]
 
 
 DRIVERS: Mapping[str, Type[DriverLibrary]] = {"NVML": NvmlLibrary, "libcuda": CudaLibrary}

@@ -43,10 +43,8 @@ class FormChoice:
 
 def host_refusal(host: Optional[ApplicationHost], plugin: PluginEntry) -> Optional[str]:
     """Return why the host does not register the plug-in; ``None`` where it does."""
-    oldest, wanted = (
-        numbers(plugin.oldest_host),
-        f"a plug-in needs ONNX Runtime {plugin.oldest_host} or newer",
-    )
+    oldest = numbers(plugin.oldest_host)
+    wanted = f"a plug-in needs ONNX Runtime {plugin.oldest_host} or newer"
     if host is None:
         return f"there is no host: {wanted} in the application"
     if host.obstacle:

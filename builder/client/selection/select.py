@@ -385,13 +385,6 @@ def usable_vram(platform: str, ram_mib: int, vram_mib: Optional[int]) -> Optiona
     return ram_mib * _SHARE_PERCENT // 100 if platform in _UNIFIED else vram_mib
 
 
-def recommend(
-    models: Iterable[ModelRule], vram_mib: Optional[int], cores: int, ram_gib: int
-) -> Optional[ModelRule]:
-    """Return the first line whose minimums are met; ``None`` where none is."""
-    return next(fitting(models, vram_mib, cores, ram_gib), None)
-
-
 def fitting(
     models: Iterable[ModelRule], vram_mib: Optional[int], cores: int, ram_gib: int
 ) -> Iterator[ModelRule]:

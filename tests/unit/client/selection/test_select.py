@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builder.client.selection.select import only, recommend, select, usable_vram
+from builder.client.selection.select import fitting, only, select, usable_vram
 from builder.client.selection.table import lines
 from builder.errors import ValidationError
 from builder.facts.gpu.architectures import Capability
@@ -265,7 +265,7 @@ MODELS = (
     ],
 )
 def test_the_first_model_that_fits(vram: int | None, cores: int, ram: int, model: str | None) -> None:
-    rule = recommend(MODELS, vram, cores, ram)
+    rule = next(fitting(MODELS, vram, cores, ram), None)
     assert (rule.model if rule else None) == model
 
 

@@ -246,6 +246,14 @@ def write_index(folder: Path, entries: list[dict[str, object]], number: int = 4)
     return path
 
 
+def change_index(folder: Path, *variants: str, **keys: object) -> None:
+    """Change ``keys`` of these variants' packages in a release's index."""
+    index = json.loads((folder / "index.json").read_text())
+    for package in index["packages"]:
+        package.update(keys if package["variant"] in variants else {})
+    (folder / "index.json").write_text(json.dumps(index))
+
+
 def write_one(folder: Path, content: bytes, unpacked: int) -> Path:
     """Write a release of one package, modern, with this archive in a new folder; return the index's path."""
     folder.mkdir()

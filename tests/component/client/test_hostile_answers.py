@@ -15,7 +15,7 @@ import pytest
 from builder.formats.text import shown
 from tests.doubles.hostile import CHUNK_SIZES, CHUNKED, ENDLESS, FLOOD, LINE, chunked, dribbles, floods, says
 from tests.doubles.machine import Machine
-from tests.doubles.release import Fault, Server, serving, write_release
+from tests.doubles.release import Fault, Server, change_index, serving, write_release
 from tests.doubles.wheels import CUDNN
 from tests.fuzz.client import run
 from tests.fuzz.client_cases import SURFACES
@@ -91,9 +91,7 @@ FORGED = "x\n  Installed"
 
 
 def named_in_the_index(signed: Signed, server: Server) -> None:
-    index = json.loads((signed.folder / "index.json").read_text())
-    index["packages"][1]["name"] = FORGED
-    (signed.folder / "index.json").write_text(json.dumps(index))
+    change_index(signed.folder, "modern", name=FORGED)
     signed.sign()
     server.always[DOCUMENTS[-1]] = WRONG["-5"]
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from http.client import HTTPMessage, HTTPResponse
 from pathlib import Path
 from typing import cast
+from unittest.mock import Mock
 from urllib.response import addinfourl
 
 import pytest
@@ -22,15 +23,7 @@ from builder.client.output import Meter, Output, duration, progress_line
 from builder.files.download import WantedFile, fetch
 from builder.files.http_client import Web
 from tests.doubles.machine import Machine
-from tests.doubles.release import name_of, serving, write_release
-
-
-def changed(release: Path, variant: str, **keys: object) -> None:
-    """Change ``keys`` of a variant's package in the index."""
-    index = json.loads((release / "index.json").read_text())
-    for package in index["packages"]:
-        package.update(keys if package["variant"] == variant else {})
-    (release / "index.json").write_text(json.dumps(index))
+from tests.doubles.release import change_index, name_of, serving, write_release
 
 
 def test_what_was_chosen_and_why_is_said_before_the_question(machine: Machine, release: Path) -> None:
@@ -61,14 +54,14 @@ def test_quiet_leaves_the_answer_and_the_errors(machine: Machine, release: Path,
 
 def test_a_first_start_that_takes_minutes_is_told(machine: Machine, release: Path) -> None:
     """Packages for other systems are counted and not listed; a program is told all."""
-    changed(release, "modern", capabilities={"8.6": "jit"})
-    changed(release, "legacy", platform="win-x64")
+    change_index(release, "modern", capabilities={"8.6": "jit"})
+    change_index(release, "legacy", platform="win-x64")
     assert machine.run("select", "--index", str(release)) == 0
     assert "the first start takes minutes" in machine.out
     assert ("1 for other systems" in machine.out, name_of("legacy") in machine.out) == (True, False)
     reasons = machine.answer("select", "--index", str(release))["reasons"]
     assert [one["package"] for one in reasons] == [name_of("legacy")]
-    changed(release, "legacy", platform="linux-x64")
+    change_index(release, "legacy", platform="linux-x64")
     machine.env = {**machine.env, "ORTPACKS_FORCE_CC": "5.2"}
     assert machine.run("select", "--index", str(release)) == 0
     assert "the first start takes minutes" not in machine.out
@@ -301,11 +294,8 @@ def test_a_full_system_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     index = write_release(tmp_path / "release")
     machine = Machine(tmp_path / "home")
 
-    def refuse(thread: threading.Thread) -> None:
-        raise error
-
     with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", refuse)
+        patch.setattr(threading.Thread, "start", Mock(side_effect=error))
         assert machine.run("install", "--index", str(index)) == 11
     assert "no more memory or threads" in machine.err
     assert machine.litter() == []

@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Thread
+from unittest.mock import Mock
 
 import pytest
 
@@ -122,10 +123,8 @@ def test_install_keeps_the_one_before(machine: Machine, releases: dict[str, Path
 def test_a_version_that_stays_undoes_nothing(
     machine: Machine, releases: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(prefix: Prefix, folders: list[Path]) -> int:
-        raise PermissionError(13, "Permission denied", str(folders[0]))
-
-    monkeypatch.setattr(installer, "remove_packages", refuse)
+    refused = PermissionError(13, "Permission denied", "a folder")
+    monkeypatch.setattr(installer, "remove_packages", Mock(side_effect=refused))
     assert machine.run("install", "--index", str(releases["1.24.0"])) == 0, machine.err
     assert "an older package is not removed: Permission denied" in machine.err
     assert version_in_use(machine) == "1.24.0"

@@ -6,6 +6,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -80,11 +81,8 @@ def test_a_disk_that_takes_nothing_harms_no_command(
 def test_unsynced_files_do_not_count(quick: Quick, ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files that were written but not synced do not count as installed."""
 
-    def fails(handle: int) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
     with monkeypatch.context() as broken:
-        broken.setattr(os, "fsync", fails)
+        broken.setattr(os, "fsync", Mock(side_effect=OSError(errno.EIO, os.strerror(errno.EIO))))
         assert quick.run("install", "--index", str(ground.newer)) == 11
         assert "Input/output error" in quick.err
     require_usable(quick, {OLD})

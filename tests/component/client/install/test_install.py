@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -21,7 +22,17 @@ from builder.formats.package_names import Form
 from tests.doubles.gpus import program
 from tests.doubles.library import APPEND_CUDA, library
 from tests.doubles.machine import Machine
-from tests.doubles.release import FILES, HOST, Build, Server, libraries, name_of, serving, write_release
+from tests.doubles.release import (
+    FILES,
+    HOST,
+    Build,
+    Server,
+    change_index,
+    libraries,
+    name_of,
+    serving,
+    write_release,
+)
 from tests.doubles.wheels import CUBLAS, CUDNN, WHEELS, indexing, unpacked
 from tests.support.messages import Told
 from tests.support.tables import table
@@ -150,10 +161,7 @@ def test_every_user_can_read_what_was_installed_under_a_strict_umask(machine: Ma
 )
 def test_index_and_manifest_must_agree(machine: Machine, release: Path, key: str, value: object) -> None:
     """The client selects by the index: the user would get another package than the selected one."""
-    index = json.loads((release / "index.json").read_text())
-    for package in index["packages"]:
-        package[key] = value
-    (release / "index.json").write_text(json.dumps(index))
+    change_index(release, "legacy", "modern", **{key: value})
     assert machine.run("install", "--index", str(release)) == 7, machine.out
     assert f"its manifest and the index disagree on {key}." in machine.err
     assert not list((machine.prefix / "versions").iterdir())
@@ -197,11 +205,7 @@ def test_an_empty_variable_states_nothing(machine: Machine, release: Path) -> No
 
 def test_a_disk_may_lack_modes(machine: Machine, release: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On FAT, chmod(2) fails with EPERM."""
-
-    def refuse(path: Path, mode: int) -> None:
-        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(path))
-
-    monkeypatch.setattr(Path, "chmod", refuse)
+    monkeypatch.setattr(Path, "chmod", Mock(side_effect=PermissionError(errno.EPERM, "not permitted")))
     assert machine.run("install", "--index", str(release)) == 0, machine.err
     assert machine.run("verify") == 0
 
@@ -529,15 +533,13 @@ def test_the_other_layout_of_a_package_is_linked_from_the_one_before(machine: Ma
 
 
 def test_zstd_goes_before_gzip(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing() -> None:
-        raise ToolMissingError("Nothing here can unpack zstd.")
-
     release = write_release(tmp_path / "release", forms=FORMS).parent
     only = write_release(tmp_path / "gzip", version="1.24.0", forms=FORMS[1:])
     with serving(release) as server:
         assert machine.run("install", "--index", f"{server.url}/") == 0, machine.err
         assert machine.run("uninstall") == 0, machine.err
-        monkeypatch.setattr(decompression, "require_zstd", missing)
+        missing = ToolMissingError("Nothing here can unpack zstd.")
+        monkeypatch.setattr(decompression, "require_zstd", Mock(side_effect=missing))
         assert machine.run("install", "--index", f"{server.url}/") == 0, machine.err
         assert fetched(server) == [f"{MODERN}.tar.zst", f"{MODERN}.tar.gz"]
     assert "As gzip: nothing here can unpack zstd." in machine.out

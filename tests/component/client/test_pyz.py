@@ -57,7 +57,7 @@ def test_a_python_without_all_of_its_standard_library_is_told(pyz: Path, module:
 
 @pytest.mark.parametrize(("code", "argv", "words"), table("client/refused.txt"))
 def test_a_failure_is_told(machine: Machine, release: Path, code: str, argv: str, words: str) -> None:
-    places = {"RELEASE": str(release), "LONG": "x" * 300}
+    places = {"RELEASE": str(release), "LONG": "x" * 300, "EMPTY": ""}
     given = [places.get(word, word.replace("\\n", "\n")) for word in argv.split()]
     assert machine.run(*given, "--json") == int(code), machine.err
     answer = json.loads(machine.out)

@@ -19,7 +19,7 @@ from builder.client.commands import doctor
 from builder.client.commands.doctor import answer_doctor, mounted_noexec, shadows
 from builder.client.commands.python_distributions import distributions
 from builder.client.context import CommandAnswer
-from builder.client.doctor.observations import Distribution, Kernel, PciCard, Shadow
+from builder.client.doctor.observations import Distribution, Kernel, Shadow
 from builder.client.install.current import folder_in_use
 from builder.client.install.prefix import Prefix
 from builder.client.probe.loaded import mapped_files
@@ -49,17 +49,6 @@ def put(path: Path, content: bytes = b"") -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
     return path
-
-
-def pci(root: Path, address: str, vendor: str, kind: str, device: str, driver: str | None = None) -> None:
-    """Write a PCI device in the form of sysfs (kernel ABI document sysfs-bus-pci)."""
-    folder = root / "sys/bus/pci/devices" / address
-    for name, value in (("vendor", vendor), ("class", kind), ("device", device)):
-        put(folder / name, f"{value}\n".encode())
-    if driver:
-        target = root / "sys/bus/pci/drivers" / driver
-        target.mkdir(parents=True, exist_ok=True)
-        (folder / "driver").symlink_to(os.path.relpath(target, folder))
 
 
 @pytest.fixture
@@ -304,20 +293,6 @@ def test_the_files_of_a_process_are_in_its_maps(tmp_path: Path) -> None:
 
 
 CUDNN, CUBLAS = "lib/libcudnn.so.9", "lib/libcublas.so.12"
-
-
-def test_cards_are_nvidias_display_devices(tmp_path: Path) -> None:
-    pci(tmp_path, "0000:00:02.0", "0x8086", "0x030000", "0x9a49", "i915")
-    pci(tmp_path, "0000:01:00.0", "0x10de", "0x030000", "0x1b80", "nvidia")
-    pci(tmp_path, "0000:01:00.1", "0x10de", "0x040300", "0x10f0", "snd_hda_intel")
-    pci(tmp_path, "0000:02:00.0", "0x10de", "0x030200", "0x20b0")
-    put(tmp_path / "sys/bus/pci/devices/0000:03:00.0/vendor", b"what?\n")
-    put(tmp_path / "sys/bus/pci/devices/0000:04:00.0/vendor", b"0x10de\n")
-    pci(tmp_path, "0000:05:00.0", "0x10de", "0x030000", "what?")
-    assert read_kernel(tmp_path).cards == (
-        PciCard("0000:01:00.0", 0x1B80, "nvidia"),
-        PciCard("0000:02:00.0", 0x20B0, None),
-    )
 
 
 def test_what_wsl_has(tmp_path: Path) -> None:

@@ -164,7 +164,7 @@ class NvmlLibrary(DriverLibrary):
             count = self._integer("nvmlDeviceGetCount_v2")
         except DriverError as error:
             return {"error": error.args}
-        asks = {
+        asks: Dict[str, Question] = {
             "name": partial(self._text, "nvmlDeviceGetName"),
             "uuid": partial(self._text, "nvmlDeviceGetUUID"),
             "capability": self._capability,
@@ -230,7 +230,8 @@ class NvmlLibrary(DriverLibrary):
             known(self._handle, by_slot, gpu, ctypes.c_uint(slot))
             for slot in range(slots if isinstance(slots, int) else 0)
         ]
-        asks = {"uuid": partial(self._text, "nvmlDeviceGetUUID"), "memory_mib": self._memory}
+        uuid = partial(self._text, "nvmlDeviceGetUUID")
+        asks: Dict[str, Question] = {"uuid": uuid, "memory_mib": self._memory}
         return [_row(instance, asks) for instance in instances if instance is not None]
 
 

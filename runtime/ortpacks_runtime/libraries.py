@@ -121,7 +121,8 @@ def require(provider: str) -> None:
         if _description() and provider == CUDA:
             raise ProviderError(f"{_OURS} {version} here is its wheel for the CPU", _BY_GPU)
         what = f"onnxruntime {version} here was built without {ORT_NAMES[provider]}"
-        do = f"pip install {wheel}=={_installed() or version} in place of the installed one"
+        of = f"=={package}" if (package := _installed()) else ""
+        do = f"pip install {wheel}{of} in place of the installed one"
         try:
             if provider in _NEEDS and sys.platform == _LINUX:
                 _load(_NEEDS[CUDA])
@@ -130,6 +131,9 @@ def require(provider: str) -> None:
                 f"nothing, unless there is an NVIDIA GPU: then install its driver ({_NEEDS[CUDA]} is absent; "
                 f"a container gets it with --gpus all), and {do}"
             )
+        else:
+            if provider == TENSORRT:
+                do = f"nothing, unless you need TensorRT itself: then {do}"
         raise ProviderError(what, do)
     if provider in _NEEDS and sys.platform == _LINUX:
         _load(_NEEDS[provider])

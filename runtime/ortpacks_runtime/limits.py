@@ -36,6 +36,12 @@ _ENDING = frozenset({"LSTM", "GRU", "DynamicQuantizeLSTM"})
 
 _CURE = "Install the full package, the one with neither -lean nor -minimal in its name."
 
+_OF_PLUGIN = "A package of form provider has them."
+"""The remedy for what every plug-in lacks, also a full one."""
+
+_SMALLER = ("-lean", "-minimal")
+"""Parts of the names of packages that were compiled without some kernels."""
+
 Operator = tuple[str, str]
 """Domain, ``ai.onnx`` for ONNX's own, and name."""
 
@@ -84,10 +90,13 @@ def limit_of_package(name: str, cannot_run: Sequence[Mapping[str, Any]], needs: 
     """Return which operators of the model a package has no CUDA kernels for; empty if it has all kernels.
 
     ``cannot_run`` is from the package's manifest. ONNX Runtime may fuse a model's nodes into operators that
-    the model does not name, so a package with missing kernels is always told.
+    the model does not name, so a package of a smaller profile is always told. It makes none of those that a
+    plug-in of the full profile lacks.
     """
     if not cannot_run:
         return ""
+    smaller = any(part in name for part in _SMALLER)
+    cure = _CURE if smaller else _OF_PLUGIN
     without = f"{name} was made without CUDA kernels for"
     missing = {str(entry["domain"]) or _ONNX: frozenset(entry["operators"]) for entry in cannot_run}
     if missing.get(_ONNX) == frozenset():
@@ -97,9 +106,11 @@ def limit_of_package(name: str, cannot_run: Sequence[Mapping[str, Any]], needs: 
     )
     if needs and named:
         there = f"{_listed(named)} of {needs.name}"
-        return f"{without} {there}: such nodes run on the CPU, if it has a kernel. {_CURE}"
+        return f"{without} {there}: such nodes run on the CPU, if it has a kernel. {cure}"
+    if needs and not smaller:
+        return ""
     counts = ", ".join(f"{len(names) or 'all'} of {domain}" for domain, names in missing.items())
-    return f"{without} some operators ({counts}): nodes that ONNX Runtime fuses may run on the CPU. {_CURE}"
+    return f"{without} some operators ({counts}): nodes that ONNX Runtime fuses may run on the CPU. {cure}"
 
 
 def _is_in(operator: Operator, missing: Mapping[str, frozenset[str]], needs: Needs) -> bool:

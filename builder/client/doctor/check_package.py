@@ -7,6 +7,7 @@ hinder the package's own.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Dict, Iterator, List, Sequence
 
 from builder.client.doctor.advice import MachineFinding, finding
@@ -16,8 +17,9 @@ from builder.client.selection.reasons import RUNS, glibc_refusal, numbers, suppo
 from builder.facts.gpu.compatibility import JIT, NATIVE
 from builder.facts.gpu.devices import Device
 from builder.facts.gpu.table import FIRST_FP16
+from builder.finding import Severity
 from builder.formats.missing_kernels import consequence_of, counted
-from builder.formats.package_names import CUDA, MUSL, SERVED
+from builder.formats.package_names import CUDA, MUSL, SERVED, Profile
 from builder.formats.text import grouped
 
 
@@ -82,7 +84,9 @@ def lacks_kernels(observed: Observations) -> Iterator[MachineFinding]:
     if package and consequence:
         missing = counted(package.onnxruntime.cannot_run)
         sentence = f"{package.name} is in use. Operators without CUDA kernels in it: {missing}."
-        yield finding("D211", sentence, **consequence._asdict())
+        told = finding("D211", sentence, **consequence._asdict())
+        of_every_plugin = package.plugin and package.onnxruntime.profile == Profile.FULL.value
+        yield replace(told, severity=Severity.NOTE) if of_every_plugin else told
 
 
 def by_jit(observed: Observations) -> List[Device]:

@@ -200,7 +200,7 @@ def test_a_provider_that_this_build_has_not_is_refused_for_the_cpu_or_by_strict(
     report = open_session(model, "dml").report
     refused, taken = report.steps
     assert "was built without DmlExecutionProvider" in refused.reason
-    assert refused.advice.startswith("pip install onnxruntime-directml==")
+    assert refused.advice.startswith("pip install onnxruntime-directml in place")
     assert (taken.provider, report.fallback) == ("cpu", refused)
     with pytest.raises(ProviderError, match=r"^CUDA requested but not available: "):
         open_session(model, "gpu", strict=True)
@@ -302,19 +302,28 @@ def test_operators_that_a_package_lacks_are_told_before_the_model_loads(
     tmp_path: Path, told: Told, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session_module, "require", lambda _: None)
-    monkeypatch.setattr(session_module, "prepare", lambda *_: Place("ours", cannot_run=LEAN))
+    monkeypatch.setattr(session_module, "prepare", lambda *_: Place("ours-lean", cannot_run=LEAN))
     open_session(relu_and(tmp_path, "com.microsoft.Gelu"), "cuda")
     told(caplog.messages[0])
 
 
 @pytest.mark.parametrize(
-    ("cannot_run", "opset"), [(LEAN[:1], 13), (LEAN[:1], 17), (MINIMAL, 17)], ids=["13", "17", "minimal"]
+    ("name", "cannot_run", "opset"),
+    [
+        ("ours-lean", LEAN[:1], 13),
+        ("ours-lean", LEAN[:1], 17),
+        ("ours-minimal", MINIMAL, 17),
+        ("plugin", LEAN[:1], 13),
+        ("plugin", LEAN[:1], 17),
+    ],
 )
-def test_an_operator_s_version_counts(told: Told, cannot_run: tuple[dict[str, Any], ...], opset: int) -> None:
+def test_an_operator_s_version_counts(
+    told: Told, name: str, cannot_run: tuple[dict[str, Any], ...], opset: int
+) -> None:
     """ONNX has LayerNormalization from opset 17 on, ONNX Runtime one of its own before."""
     operators = (("ai.onnx", "LayerNormalization"), ("com.microsoft", "Gelu"))
     needs = Needs("m.onnx", {"ai.onnx": opset, "com.microsoft": 1}, operators)
-    told(limit_of_package("ours", cannot_run, needs))
+    told(limit_of_package(name, cannot_run, needs))
 
 
 def test_the_file_of_the_level_is_opened(model: Path) -> None:

@@ -54,20 +54,21 @@ def test_the_wheel_for_the_cpu_says_that_it_is(site: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    ("driver", "advice"),
+    ("provider", "driver", "advice"),
     [
-        ("libc.so.6", "pip install onnxruntime-gpu=="),
-        ("libabsent.so.1", "nothing, unless there is an NVIDIA"),
+        (CUDA, "libc.so.6", "pip install onnxruntime-gpu in place"),
+        (CUDA, "libabsent.so.1", "nothing, unless there is an NVIDIA"),
+        (TENSORRT, "libc.so.6", "nothing, unless you need TensorRT itself: then pip install onnxruntime-gpu"),
     ],
 )
 @pytest.mark.usefixtures("site")
 def test_a_machine_without_a_driver_is_not_sent_for_the_wheel_for_gpus(
-    monkeypatch: pytest.MonkeyPatch, driver: str, advice: str
+    monkeypatch: pytest.MonkeyPatch, provider: str, driver: str, advice: str
 ) -> None:
-    monkeypatch.setattr(libraries, "_NEEDS", {CUDA: driver})
+    monkeypatch.setattr(libraries, "_NEEDS", {CUDA: driver, TENSORRT: "libnvinfer.so.10"})
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CPUExecutionProvider"])
     with pytest.raises(ProviderError, match="built without") as error:
-        libraries.require(CUDA)
+        libraries.require(provider)
     assert error.value.do.startswith(advice)
 
 

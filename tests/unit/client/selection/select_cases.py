@@ -50,9 +50,10 @@ def package(
     )
 
 
-def plugin(name: str, native: str) -> IndexPackage:
+def plugin(name: str, native: str, lacks: tuple[MissingKernels, ...] = ()) -> IndexPackage:
     entry = PluginEntry("lib/p.so", ("CUDAExecutionProvider",), "1.24.4", 30, None)
-    return replace(package(name, native), plugin=entry)
+    ort = IndexOrt("1.30.0", "source", "full", "none", lacks)
+    return replace(package(name, native), plugin=entry, onnxruntime=ort)
 
 
 def plain(

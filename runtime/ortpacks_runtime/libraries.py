@@ -127,16 +127,20 @@ def require(provider: str) -> None:
             if provider in _NEEDS and sys.platform == _LINUX:
                 _load(_NEEDS[CUDA])
         except ProviderError:
-            do = (
-                f"nothing, unless there is an NVIDIA GPU: then install its driver ({_NEEDS[CUDA]} is absent; "
-                f"a container gets it with --gpus all), and {do}"
-            )
+            driver = f"install its driver ({_NEEDS[CUDA]} is absent; a container gets it with --gpus all)"
+            rest = "" if takes_plugins() else f", and {do}"  # a session on the GPU says which plug-in fits
+            do = f"nothing, unless there is an NVIDIA GPU: then {driver}{rest}"
         else:
             if provider == TENSORRT:
                 do = f"nothing, unless you need TensorRT itself: then {do}"
         raise ProviderError(what, do)
     if provider in _NEEDS and sys.platform == _LINUX:
         _load(_NEEDS[provider])
+
+
+def takes_plugins() -> bool:
+    """Return whether the onnxruntime of this Python can register a plug-in for CUDA."""
+    return hasattr(onnxruntime, "register_execution_provider_library") and not has_own_cuda()
 
 
 def has_own_cuda() -> bool:

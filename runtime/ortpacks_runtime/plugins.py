@@ -15,14 +15,12 @@ from typing import Any
 import onnxruntime
 
 from ortpacks_runtime.client import ClientError, ask, devices
-from ortpacks_runtime.libraries import Libraries, has_own_cuda
+from ortpacks_runtime.libraries import Libraries, has_own_cuda, takes_plugins
 from ortpacks_runtime.places import Place, fitting, serves
 from ortpacks_runtime.providers import CUDA, ORT_NAMES, ProviderError
 from ortpacks_runtime.settings import Settings, settings
 
 _NAME = ORT_NAMES[CUDA]
-
-_CALL = "register_execution_provider_library"
 
 _FOLDERS = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PATH")
 """The variable in the client's ``env`` with the folder of the installed package's libraries, by system."""
@@ -87,7 +85,7 @@ def place_of(wanted: Settings) -> Place | None:
     ``ProviderError`` where no plug-in can be used.
     """
     try:
-        if has_own_cuda() or not hasattr(onnxruntime, _CALL) or not devices():
+        if not takes_plugins() or not devices():
             return None
         return _place(wanted, download=False)[0]
     except ClientError:
@@ -103,11 +101,11 @@ def _place(wanted: Settings, *, download: bool) -> tuple[Place, tuple[Any, ...]]
 
     Raises ``ProviderError``.
     """
-    if not hasattr(onnxruntime, _CALL):
-        raise _too_old("plug-ins need", "1.24.4")
     if has_own_cuda():
         what = f"onnxruntime {onnxruntime.__version__} here has a CUDA provider of its own"
         raise ProviderError(what, "plug-ins are for the wheel onnxruntime, not for onnxruntime-gpu")
+    if not takes_plugins():
+        raise _too_old("plug-ins need", "1.24.4")
     if _owner and _owner[0] != os.getpid():
         raise ProviderError(
             "this process was forked after a plug-in was registered, and CUDA works only in the first one",

@@ -568,7 +568,7 @@ def test_of_two_gpus_the_session_gets_the_named_one(model: Path, monkeypatch: py
 
     monkeypatch.setattr(session_module, "_Inner", opened)
     monkeypatch.setattr(session_module, "require", lambda _: None)
-    monkeypatch.setattr("ortpacks_runtime.plugins.has_own_cuda", lambda: True)
+    monkeypatch.setattr("ortpacks_runtime.plugins.takes_plugins", lambda: False)
     monkeypatch.setattr("ortpacks_runtime.libraries.load", lambda *_: None)
     open_session(model, "cuda")
     devices.cache_clear()

@@ -70,6 +70,7 @@ def test_a_machine_without_a_driver_is_not_sent_for_the_wheel_for_gpus(
     with pytest.raises(ProviderError, match="built without") as error:
         libraries.require(provider)
     assert error.value.do.startswith(advice)
+    assert ("pip install" in error.value.do) is ("libabsent" not in driver or not libraries.takes_plugins())
 
 
 @pytest.mark.parametrize("told", ["", "[]", "{", '{"package": 1}'])

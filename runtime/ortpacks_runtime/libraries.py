@@ -31,6 +31,12 @@ _NEEDS = {CUDA: "libcuda.so.1", TENSORRT: "libnvinfer.so.10"}
 """Library whose loading shows fast whether a provider can work: the driver's, TensorRT's own."""
 
 
+WITHOUT_DRIVER = (
+    f"nothing, unless there is an NVIDIA GPU: then install its driver ({_NEEDS[CUDA]} is absent; a container "
+    "gets it with --gpus all)"
+)
+"""What to do where no driver of NVIDIA's was found."""
+
 _WHEELS = {CUDA: "onnxruntime-gpu", TENSORRT: "onnxruntime-gpu", DIRECTML: "onnxruntime-directml"}
 """Distribution of ONNX Runtime that has a provider; ``onnxruntime`` has COREML on macOS."""
 
@@ -127,9 +133,8 @@ def require(provider: str) -> None:
             if provider in _NEEDS and sys.platform == _LINUX:
                 _load(_NEEDS[CUDA])
         except ProviderError:
-            driver = f"install its driver ({_NEEDS[CUDA]} is absent; a container gets it with --gpus all)"
-            rest = "" if takes_plugins() else f", and {do}"  # a session on the GPU says which plug-in fits
-            do = f"nothing, unless there is an NVIDIA GPU: then {driver}{rest}"
+            # a session on the GPU says which plug-in fits
+            do = WITHOUT_DRIVER if takes_plugins() else f"{WITHOUT_DRIVER}, and {do}"
         else:
             if provider == TENSORRT:
                 do = f"nothing, unless you need TensorRT itself: then {do}"

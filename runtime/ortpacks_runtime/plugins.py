@@ -15,7 +15,7 @@ from typing import Any
 import onnxruntime
 
 from ortpacks_runtime.client import ClientError, ask, devices
-from ortpacks_runtime.libraries import Libraries, has_own_cuda, takes_plugins
+from ortpacks_runtime.libraries import WITHOUT_DRIVER, Libraries, has_own_cuda, takes_plugins
 from ortpacks_runtime.places import Place, fitting, serves
 from ortpacks_runtime.providers import CUDA, ORT_NAMES, ProviderError
 from ortpacks_runtime.settings import Settings, settings
@@ -81,11 +81,15 @@ def register(device: int | str | None = None, *, download: bool = False) -> Regi
 def place_of(wanted: Settings) -> Place | None:
     """Return the GPU for a session on a registered plug-in; ``None`` where no plug-in could serve.
 
-    That is so where onnxruntime has a CUDA provider of its own or is too old, and without a GPU. Raises
-    ``ProviderError`` where no plug-in can be used.
+    That is so where onnxruntime has a CUDA provider of its own or is too old, and where there is neither a
+    GPU nor a plug-in. Raises ``ProviderError`` where no plug-in can be used.
     """
     try:
-        if not takes_plugins() or not devices():
+        if not takes_plugins():
+            return None
+        if not devices():
+            if plugin := next(iter(_installed()), None):
+                raise ProviderError(f"{plugin.package.name} found no NVIDIA GPU", WITHOUT_DRIVER)
             return None
         return _place(wanted, download=False)[0]
     except ClientError:

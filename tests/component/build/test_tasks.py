@@ -5,10 +5,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from backports.zstd import compress
+from invoke.collection import Collection
 
+import tasks
+from builder.build.variant_build import VariantBuild
+from builder.build.verbs import command_line
 from tests.support.factories.archives import files
 from tests.support.factories.project_copy import Place
 from tests.support.messages import Told
@@ -75,6 +80,19 @@ def test_an_archive_that_is_no_package_is_told_before_anything_is_planned(
     assert (done.returncode, done.stdout) == (7, "")
     told(done.stderr)
     assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_what_was_compiled_is_packed_again_and_nothing_is_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for step in ("build", "build_beside_others"):
+        monkeypatch.setattr(VariantBuild, step, Mock(side_effect=AssertionError))
+    monkeypatch.setattr(VariantBuild, "bundle", lambda _: (tmp_path / "packed.tar.zst",))
+    for names in ("cpu",), ("cpu", "coreml"):
+        chosen = [word for name in names for word in ("--variant", name)]
+        words = ["./run", "build", *chosen, "--compiled", "--dist", str(tmp_path)]
+        command_line.program(Collection.from_module(tasks)).run(words, exit=False)
+        assert capsys.readouterr().out.count("packed.tar.zst") == len(names)
 
 
 @pytest.fixture

@@ -158,7 +158,7 @@ def _form(selection: PackageSelection, plugins: Sequence[IndexPackage], *, only:
         if none or (wish.host is not None and unfit):
             advice = "A package of form provider brings its own host: leave --form out."
             raise NoCompatiblePackageError(f"--form plugin: {unfit}.", advice=advice)
-        why = "as asked with --form" if wish.form else "what was named has no other form"
+        why = "as asked with --form" if wish.form else "only plug-ins are there to choose from"
         return FormChoice(PackageForm.PLUGIN, f"{why}{f', though {unfit}' if unfit else ''}.")
     if wish.host is None:
         return FormChoice() if none else by_default(host, plugins)

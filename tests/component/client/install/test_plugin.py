@@ -81,7 +81,7 @@ OLD_HOST, GPU_WHEEL, CPU_WHEEL = "OLD", "GPU", "CPU"
         (["--host", OLD_HOST], "provider", "ONNX Runtime 1.23.2 in "),
         (["--form", "plugin"], "plugin", "as asked with --form, though there is no host"),
         (["--form", "provider", "--host", "1.32.0"], "provider", "as asked with --form."),
-        (["--variant", PLUGIN], "plugin", "what was named has no other form"),
+        (["--variant", PLUGIN], "plugin", "only plug-ins are there to choose from"),
     ],
 )
 def test_the_form_fits_the_host(

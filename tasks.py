@@ -40,6 +40,7 @@ from builder.build.verbs.verb_answers import (
     require_no_problems,
     status_answer,
 )
+from builder.compile.compile_cache import CompileCaches
 from builder.config.load import pick_variants
 from builder.errors import ValidationError
 from builder.files.disk import resolved
@@ -115,12 +116,12 @@ def build(
     """Plan, render, compile, check, bundle and verify packages: the main job."""
     wiring = chosen.wiring
     console = document_console(wiring) if json else None
-    caches = open_caches(wiring, compile_cache, ahead=from_)
-    if compiled and (force or from_):
+    if compiled and (force or from_ or compile_cache or jobs or memory):
         raise ValidationError(
-            "--compiled takes what the last build compiled, and --force and --from something else.",
-            advice="Give one of them.",
+            "--compiled compiles nothing: --force, --from, --compile-cache, --jobs and --memory say nothing.",
+            advice="Leave them out.",
         )
+    caches = CompileCaches() if compiled else open_caches(wiring, compile_cache, ahead=from_)
     found = chosen.builds(caches, jobs=jobs, memory=memory, force=force)
     if compiled:
         made = tuple(package for one in found.values() for package in one.bundle())

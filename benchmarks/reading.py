@@ -103,7 +103,7 @@ def _cuobjdump(program: str | None, libraries: list[Path]) -> float:
 
 
 def _toolchain() -> str:
-    """Return the tag of the toolchain image that `./run check` and `./run build` make."""
+    """Return the tag of the toolchain image that `./run build` makes."""
     argv = ["docker", "images", "--format={{.Repository}}:{{.Tag}}", "ortpacks/toolchain"]
     tags = answer(argv).stdout.split()
     if not tags:

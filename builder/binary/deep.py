@@ -335,6 +335,8 @@ _Section = tuple[int, ...]
 
 
 def _sections(data: bytes) -> list[_Section]:
+    if not any(data[40:48]):  # no table of sections
+        return []
     sections, _names = section_headers(data)
     for _name, kind, _flags, _address, offset, size, *_rest in sections:
         if kind not in _WITHOUT_BYTES and offset + size > len(data):

@@ -438,7 +438,7 @@ class MirrorFolder:
 def _release_in_folder(folder: Path) -> Iterator[tuple[int, MirrorRelease]]:
     """Yield the release in ``folder``, if its index names it, after the time in ns when it became public.
 
-    The index may be of any format. An unreadable one is nobody's.
+    The index may be of any format. One that cannot be read names no release.
     """
     with suppress(OSError, ValueError, RecursionError):
         with (folder / INDEX).open("rb") as file:

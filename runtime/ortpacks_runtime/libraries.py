@@ -30,13 +30,6 @@ DYLIB = "ORT_DYLIB_PATH"
 _NEEDS = {CUDA: "libcuda.so.1", TENSORRT: "libnvinfer.so.10"}
 """Library whose loading shows fast whether a provider can work: the driver's, TensorRT's own."""
 
-
-WITHOUT_DRIVER = (
-    f"nothing, unless there is an NVIDIA GPU: then install its driver ({_NEEDS[CUDA]} is absent; a container "
-    "gets it with --gpus all)"
-)
-"""What to do where no driver of NVIDIA's was found."""
-
 _WHEELS = {CUDA: "onnxruntime-gpu", TENSORRT: "onnxruntime-gpu", DIRECTML: "onnxruntime-directml"}
 """Distribution of ONNX Runtime that has a provider; ``onnxruntime`` has COREML on macOS."""
 
@@ -129,18 +122,27 @@ def require(provider: str) -> None:
         what = f"onnxruntime {version} here was built without {ORT_NAMES[provider]}"
         of = f"=={package}" if (package := _installed()) else ""
         do = f"pip install {wheel}{of} in place of the installed one"
-        try:
-            if provider in _NEEDS and sys.platform == _LINUX:
-                _load(_NEEDS[CUDA])
-        except ProviderError:
+        if provider in _NEEDS and (driver := without_driver()):
             # a session on the GPU says which plug-in fits
-            do = WITHOUT_DRIVER if takes_plugins() else f"{WITHOUT_DRIVER}, and {do}"
-        else:
-            if provider == TENSORRT:
-                do = f"nothing, unless you need TensorRT itself: then {do}"
+            do = driver if takes_plugins() else f"{driver}, and {do}"
+        elif provider == TENSORRT:
+            do = f"nothing, unless you need TensorRT itself: then {do}"
         raise ProviderError(what, do)
     if provider in _NEEDS and sys.platform == _LINUX:
         _load(_NEEDS[provider])
+
+
+def without_driver() -> str:
+    """Return what to do where NVIDIA's driver is absent; empty where its library loads."""
+    try:
+        if sys.platform == _LINUX:
+            _load(_NEEDS[CUDA])
+    except ProviderError:
+        return (
+            f"nothing, unless there is an NVIDIA GPU: then install its driver ({_NEEDS[CUDA]} is absent; a "
+            "container gets it with --gpus all)"
+        )
+    return ""
 
 
 def takes_plugins() -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import onnxruntime
 
 from ortpacks_runtime.client import ClientError, ask, devices
-from ortpacks_runtime.libraries import WITHOUT_DRIVER, Libraries, has_own_cuda, takes_plugins
+from ortpacks_runtime.libraries import Libraries, has_own_cuda, takes_plugins, without_driver
 from ortpacks_runtime.places import Place, fitting, serves
 from ortpacks_runtime.providers import CUDA, ORT_NAMES, ProviderError
 from ortpacks_runtime.settings import Settings, settings
@@ -27,6 +27,8 @@ _FOLDERS = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PATH")
 
 _LIBRARY = "ORTPACKS_EP_LIBRARY"
 """The variable with the library of a package's plug-in."""
+
+_SEE_ONE = "let this process see a GPU (CUDA_VISIBLE_DEVICES; in a container --gpus all)"
 
 _LOCKS: dict[int, threading.Lock] = {}
 """A lock for each process: one that was forked would wait for a thread of its parent."""
@@ -81,15 +83,15 @@ def register(device: int | str | None = None, *, download: bool = False) -> Regi
 def place_of(wanted: Settings) -> Place | None:
     """Return the GPU for a session on a registered plug-in; ``None`` where no plug-in could serve.
 
-    That is so where onnxruntime has a CUDA provider of its own or is too old, and where there is neither a
-    GPU nor a plug-in. Raises ``ProviderError`` where no plug-in can be used.
+    That is so where onnxruntime has a CUDA provider of its own or is too old, and without a GPU outside of an
+    image. Raises ``ProviderError`` where no plug-in can be used.
     """
     try:
         if not takes_plugins():
             return None
         if not devices():
-            if plugin := next(iter(_installed()), None):
-                raise ProviderError(f"{plugin.package.name} found no NVIDIA GPU", WITHOUT_DRIVER)
+            if _LIBRARY in os.environ:
+                raise ProviderError("no NVIDIA GPU was found for the plug-in", without_driver() or _SEE_ONE)
             return None
         return _place(wanted, download=False)[0]
     except ClientError:

@@ -76,7 +76,7 @@ def glibc_too_old(observed: Observations) -> Iterator[MachineFinding]:
 
 
 def lacks_kernels(observed: Observations) -> Iterator[MachineFinding]:
-    """Yield D211 where the package lacks kernels: of a smaller profile, or of a plug-in."""
+    """Yield D211 where the package lacks kernels: a note for what every plug-in lacks, else a warning."""
     package = observed.installed.package if observed.installed else None
     consequence = (
         consequence_of(package.onnxruntime.cannot_run, package.onnxruntime.host) if package else None

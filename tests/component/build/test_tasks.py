@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -14,6 +14,7 @@ from invoke.collection import Collection
 import tasks
 from builder.build.variant_build import VariantBuild
 from builder.build.verbs import command_line
+from builder.config.variants import Variant
 from tests.support.factories.archives import files
 from tests.support.factories.project_copy import Place
 from tests.support.messages import Told
@@ -93,6 +94,22 @@ def test_what_was_compiled_is_packed_again_and_nothing_is_compiled(
         words = ["./run", "build", *chosen, "--compiled", "--dist", str(tmp_path)]
         command_line.program(Collection.from_module(tasks)).run(words, exit=False)
         assert capsys.readouterr().out.count("packed.tar.zst") == len(names)
+
+
+def test_each_package_is_held_to_each_variant_that_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[tuple[str, tuple[str, ...]]] = []
+
+    def read(_: object, path: Path, variants: Sequence[Variant], tools_of: object) -> None:
+        held.append((path.name, tuple(one.name for one in variants)))
+
+    monkeypatch.setattr(tasks, "check_package", read)
+    for flags in ([], ["--variant", "modern", "--variant", "latest"]):
+        words = ["./run", "verify", "a", "b", "--read-only", *flags, "--dist", str(tmp_path)]
+        command_line.program(Collection.from_module(tasks)).run(words, exit=False)
+    named = [(path, (variant,)) for path in "ab" for variant in ("modern", "latest")]
+    assert held == [("a", ()), ("b", ()), *named]
 
 
 @pytest.fixture

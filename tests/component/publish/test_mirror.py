@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import shutil
 import stat
 from collections.abc import Callable
@@ -130,7 +131,9 @@ def test_a_lost_list_is_written_anew_in_the_order_of_publication(stand: Stand) -
     for tag in ("a", "z", "m"):
         stand.mirror(PublishOptions(tag=tag))
     (stand.root / "newer").mkdir()
-    (stand.root / "newer/index.json").write_text('{"format": 99, "tag": "newer", "packages": {}}')
+    index = stand.root / "newer/index.json"
+    index.write_text('{"format": 99, "tag": "newer", "packages": {}}')
+    os.utime(index, (2**32, 2**32))
     (stand.root / "releases.json").unlink()
     (stand.root / "latest").unlink()
     stand.mirror(PublishOptions(tag="a"))

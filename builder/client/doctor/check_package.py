@@ -85,8 +85,8 @@ def lacks_kernels(observed: Observations) -> Iterator[MachineFinding]:
         missing = counted(package.onnxruntime.cannot_run)
         sentence = f"{package.name} is in use. Operators without CUDA kernels in it: {missing}."
         told = finding("D211", sentence, **consequence._asdict())
-        of_every_plugin = package.plugin and package.onnxruntime.profile == Profile.FULL.value
-        yield replace(told, severity=Severity.NOTE) if of_every_plugin else told
+        is_full = package.onnxruntime.profile == Profile.FULL.value  # it lacks what every plug-in does
+        yield replace(told, severity=Severity.NOTE) if is_full else told
 
 
 def by_jit(observed: Observations) -> List[Device]:

@@ -88,6 +88,7 @@ def test_what_was_compiled_is_packed_again_and_nothing_is_compiled(
 ) -> None:
     for step in ("build", "build_beside_others"):
         monkeypatch.setattr(VariantBuild, step, Mock(side_effect=AssertionError))
+    monkeypatch.setattr(tasks, "open_caches", Mock(side_effect=AssertionError))
     monkeypatch.setattr(VariantBuild, "bundle", lambda _: (tmp_path / "packed.tar.zst",))
     for names in ("cpu",), ("cpu", "coreml"):
         chosen = [word for name in names for word in ("--variant", name)]

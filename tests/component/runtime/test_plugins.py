@@ -7,8 +7,9 @@ from typing import Any
 
 import onnxruntime
 import pytest
-from ortpacks_runtime import ProviderError, libraries, open_session, register
+from ortpacks_runtime import ProviderError, libraries, open_session, plugins, register
 from ortpacks_runtime.one_node import ONE_NODE
+from ortpacks_runtime.settings import settings
 
 from tests.answers.card import needs_compiler
 from tests.doubles.plugin import ENTRY, Machine, described
@@ -119,6 +120,20 @@ def test_a_host_that_registers_nothing_is_a_reason(monkeypatch: pytest.MonkeyPat
     monkeypatch.delattr(onnxruntime, "register_execution_provider_library")
     done = register()
     assert (done.devices, "pip install" in done.reasons[0]) == ((), True)
+
+
+@pytest.mark.parametrize("driver", ["nothing, unless there is a GPU", ""])
+def test_an_image_s_plugin_without_a_gpu_looks_for_the_driver(
+    monkeypatch: pytest.MonkeyPatch, driver: str
+) -> None:
+    monkeypatch.setenv("ORTPACKS_EP_LIBRARY", "/opt/ortpacks/lib/libonnxruntime_providers_cuda.so")
+    for name, value in {"takes_plugins": True, "devices": [], "without_driver": driver}.items():
+        monkeypatch.setattr(plugins, name, lambda value=value: value)
+    with pytest.raises(ProviderError, match="no NVIDIA GPU was found") as error:
+        plugins.place_of(settings({}))
+    assert error.value.do == (
+        driver or "let this process see a GPU (CUDA_VISIBLE_DEVICES; in a container --gpus all)"
+    )
 
 
 def test_a_model_s_bytes_open_as_its_file_does(monkeypatch: pytest.MonkeyPatch) -> None:

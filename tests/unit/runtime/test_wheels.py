@@ -9,7 +9,7 @@ import onnxruntime
 import pytest
 from ortpacks_runtime import libraries
 from ortpacks_runtime.client import ClientError
-from ortpacks_runtime.providers import CUDA, ORT_NAMES, TENSORRT, ProviderError
+from ortpacks_runtime.providers import CUDA, DIRECTML, ORT_NAMES, TENSORRT, ProviderError
 
 
 @pytest.fixture
@@ -73,6 +73,28 @@ def test_a_machine_without_a_driver_is_not_sent_for_the_wheel_for_gpus(
     with pytest.raises(ProviderError, match="built without") as error:
         libraries.require(provider)
     assert re.fullmatch(advice, error.value.do)
+
+
+@pytest.mark.usefixtures("site")
+def test_the_version_of_the_installed_package_is_advised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "p/lib").mkdir(parents=True)
+    (tmp_path / "p/manifest.json").write_text('{"onnxruntime": {"version": "1.30.0"}}')
+    monkeypatch.setenv("ORT_DYLIB_PATH", str(tmp_path / "p/lib/libonnxruntime.so.1"))
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CPUExecutionProvider"])
+    with pytest.raises(ProviderError) as error:
+        libraries.require(DIRECTML)
+    assert error.value.do == "pip install onnxruntime-directml==1.30.0 in place of the installed one"
+
+
+@pytest.mark.parametrize(("own", "takes"), [(True, False), (False, True)])
+def test_a_host_with_cuda_of_its_own_takes_no_plugin(
+    monkeypatch: pytest.MonkeyPatch, own: bool, takes: bool
+) -> None:
+    monkeypatch.setattr(libraries, "has_own_cuda", lambda: own)
+    monkeypatch.setattr(onnxruntime, "register_execution_provider_library", None, raising=False)
+    assert libraries.takes_plugins() is takes
 
 
 @pytest.mark.parametrize("told", ["", "[]", "{", '{"package": 1}'])

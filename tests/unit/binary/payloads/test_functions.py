@@ -50,6 +50,12 @@ def test_kernels_of_a_cubin_and_which_are_stubs() -> None:
     assert (found.kernels, found.others) == ({"scale": False, "empty": True}, True)
 
 
+def test_a_cubin_without_a_table_of_sections_has_no_kernel() -> None:
+    whole = cubin(80, {"scale": work(80)})
+    found = of_cubin(whole[:40] + bytes(8) + whole[48:60] + bytes(4) + whole[64:], Arch(8, 0))
+    assert (found.kernels, found.others) == ({}, False)
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [

@@ -314,6 +314,10 @@ CASES: dict[str, Observations] = {
         installed=replace(OWN, package=plugin("modern", "8.6", NOT_MICROSOFTS)),
         application=ApplicationHost("onnxruntime 1.32.0 in /venv", "1.32.0"),
     ),
+    "D211: a lean plug-in": well(
+        installed=replace(OWN, package=plugin("modern-lean", "8.6", NOT_MICROSOFTS, "lean")),
+        application=ApplicationHost("onnxruntime 1.32.0 in /venv", "1.32.0"),
+    ),
     "D211 D419: a lean package, and a model that fails otherwise": opening("Protobuf parsing failed."),
     "D211 D403 D404: it lacks a kernel itself": replace(trying("Kernel not found", None), installed=LEAN),
     "D211 D404: a lean package, and a transformer": opening(NO_BIAS_GELU),

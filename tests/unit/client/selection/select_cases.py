@@ -50,9 +50,11 @@ def package(
     )
 
 
-def plugin(name: str, native: str, lacks: tuple[MissingKernels, ...] = ()) -> IndexPackage:
+def plugin(
+    name: str, native: str, lacks: tuple[MissingKernels, ...] = (), profile: str = "full"
+) -> IndexPackage:
     entry = PluginEntry("lib/p.so", ("CUDAExecutionProvider",), "1.24.4", 30, None)
-    ort = IndexOrt("1.30.0", "source", "full", "none", lacks)
+    ort = IndexOrt("1.30.0", "source", profile, "none", lacks)
     return replace(package(name, native), plugin=entry, onnxruntime=ort)
 
 

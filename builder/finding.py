@@ -78,6 +78,7 @@ class Code(Enum):
     C015 = "this ONNX Runtime leaves kernels out that it needs, for this set"
     C016 = "the compiler may lack what this ONNX Runtime asks of it for an architecture"
     C017 = "this ONNX Runtime needs an older CUDA"
+    C018 = "the official host library was not built from the source that is compiled"
     E001 = "a library is not a whole ELF file, or DLL, of those that are read"
     E002 = "a needed library is neither in the package nor the host's"
     E003 = "a library that is opened at run time is missing"

@@ -7,17 +7,17 @@ the cache, by the source's pin and all that it depends on.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
-from builder.config.inputs import Input
+from builder.config.inputs import Input, Pin, ort_wheel
 from builder.config.profiles import is_plugin_known, known_options, reading_settings
 from builder.config.repairs import of_form
 from builder.config.variants import Base
 from builder.console import Reporter
-from builder.errors import ParseError
+from builder.errors import ParseError, ValidationError
 from builder.facts.gpu.compatibility import NVCCS
 from builder.facts.gpu.table import KNOWN_SM
 from builder.facts.ort import known_rules
@@ -34,6 +34,7 @@ from builder.formats.package_names import PackageForm, Profile
 from builder.io import cmake
 from builder.io.store import texts_in
 from builder.io.wiring import Wiring
+from builder.publish.image import commit_of
 
 _READER = (
     *Path(known_rules.__file__).parent.glob("*.py"),
@@ -57,6 +58,27 @@ def rules_of(
     if is_stored or wiring.lock.is_open(item):
         return None
     return _kept(wiring, item, base.toolkit.version, reporter, form)
+
+
+def other_host(wiring: Wiring, base: Base, unpack: Callable[[Input], Path]) -> str:
+    """Return why the official host library of a base's version is not of its source; empty if it is.
+
+    The commit that the library names is compared with the source's. Empty too where ``variants.yaml`` names a
+    source of no commit. ``unpack`` returns the folder of a wheel's files.
+    """
+    source, wheel = base.source.item, ort_wheel(base.ort_version)
+    is_release, pin = source.is_release(base.ort_version), wiring.lock.pins.get(source.key, Pin())
+    if not wiring.is_trial and (is_release or not pin.revision):
+        return ""
+    try:
+        host = next(unpack(wheel).glob("onnxruntime/capi/libonnxruntime.so.*"))
+    except ValidationError as error:  # the index has no such version
+        return error.headline.rstrip(".")
+    commit = commit_of(host.read_bytes())
+    if is_release or (commit and not pin.is_dirty and (pin.revision or "").startswith(commit)):
+        return ""
+    state = (pin.revision or "")[: len(commit)] + (" with changes" if pin.is_dirty else "")
+    return f"{wheel.spec} was built from commit {commit}, and not from {state or source.public}"
 
 
 def store_rules(wiring: Wiring, reporter: Reporter) -> None:

@@ -21,7 +21,7 @@ from builder.build.runtime_image import (
     publish_index,
     service_trees,
 )
-from builder.build.source_reading import rules_of
+from builder.build.source_reading import other_host, rules_of
 from builder.compile.artifact import Artifact, built_key, package_sources, read_built, write_built
 from builder.compile.builders import Builders
 from builder.compile.compile_cache import CompileCaches, served
@@ -136,19 +136,22 @@ class VariantBuild:
         wiring, name, options = self._wiring, self._variant.name, self._options.plan_options
         release = options.release  # it takes the pins that are committed
         form = self._variant.form
-        host = Host.SOURCE if self._variant.is_plugin else options.host or wiring.project.onnxruntime.host
+        host = options.host or (Host.SOURCE if options.source else wiring.project.onnxruntime.host)
+        host = Host.SOURCE if self._variant.is_plugin else host
 
         def refuse(wheel: Input) -> None:
             require_no_errors(check_pins([wheel.key], name), f"{name} {_NOT_RELEASABLE}")
 
+        unpack = partial(unpack_pinned, wiring, self._reporter, refuse if release else None)
         return Planner(
             options=options,
             engine=wiring.engine,
-            unpack=partial(unpack_pinned, wiring, self._reporter, refuse if release else None),
+            unpack=unpack,
             native_sm=cache(native_sm),
             needed_libraries=needed_libraries,
             reporter=self._reporter,
             rules=lambda base: rules_of(wiring, base, self._reporter, form),
+            other_host=lambda base: other_host(wiring, base, unpack),
             pin=None if release else lambda base: pin_base(wiring, base, self._reporter, host),
         )
 

@@ -92,6 +92,8 @@ class Planner:
     reporter: Reporter
     rules: Callable[[Base], SourceRules | None] = lambda _: None
     """Returns the rules of a base's source; ``None``: those that are stored for its version."""
+    other_host: Callable[[Base], str] = lambda _: ""
+    """Returns why the official host library is not of a base's source; empty if it is, or not known."""
     pin: Pin | None = None
     """Pins the inputs of a base that have no pin; with ``None`` they may stay without one."""
 
@@ -166,7 +168,12 @@ class Planner:
             base, base_reason = choose_base(project, options, self.engine, self.pin)
         rules = self.rules(project.bases[base]) if origin is Origin.SOURCE else None
         decided = widened(replace(decide(project, variant, options, base, origin), source_rules=rules))
-        return replace(decided, base_reason=base_reason, origin_reason=origin_reason)
+        decided = replace(decided, base_reason=base_reason, origin_reason=origin_reason)
+        if origin is not Origin.SOURCE or decided.host is not Host.WHEEL:
+            return decided
+        reason = self.other_host(project.bases[base])
+        is_compiled = reason and options.source and not options.host
+        return replace(decided, host=Host.SOURCE if is_compiled else Host.WHEEL, host_reason=reason)
 
     def _provider(self, decided: BuildPlan) -> Path:
         return self.unpack(decided.ort_wheel) / PROVIDERS_IN_WHEELS[decided.variant.platform]
@@ -282,6 +289,8 @@ def _report_decisions(decided: BuildPlan, reporter: Reporter, *, trial: bool) ->
     if plugin := decided.rules.plugin if decided.variant.is_plugin else None:
         contents += f"; plug-in {plugin.version.value} for hosts from {plugin.oldest_host.value} on"
     reporter.say(f"ort      {decided.ort_version}, {contents}")
+    if decided.host is Host.SOURCE and decided.host_reason:
+        reporter.say(f"host     compiled too: {decided.host_reason}")
     if decided.cuda_reason:
         reporter.say(f"cuda     {cost_of_cuda(decided)}")
     if decided.origin is Origin.SOURCE:
@@ -466,7 +475,7 @@ def _lint(decided: BuildPlan) -> list[Finding]:
         return []
     findings = [
         *(*lint(toolkit_of(decided)), *_without_kernels(decided)),
-        *(*_lost_units(decided), *_left_out_operators(decided)),
+        *(*_lost_units(decided), *_left_out_operators(decided), *_another_host(decided)),
     ]
     if failed := finding.errors(findings):
         raise CompatibilityError([str(one) for one in failed])
@@ -506,6 +515,18 @@ def _left_out_operators(decided: BuildPlan) -> Iterator[Finding]:
                 got=sm_names(weak),
                 severity=Severity.WARNING,
             )
+
+
+def _another_host(decided: BuildPlan) -> Iterator[Finding]:
+    if decided.host is Host.WHEEL and decided.host_reason:
+        yield Finding(
+            code=Code.C018,
+            path="onnxruntime.host",
+            message=f"{decided.host_reason}: a provider may crash in a host library of another source",
+            wanted="--host source",
+            got="host wheel",
+            severity=Severity.WARNING,
+        )
 
 
 def _without_kernels(decided: BuildPlan) -> Iterator[Finding]:

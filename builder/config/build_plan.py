@@ -64,6 +64,8 @@ class BuildPlan:
     """Architectures of ``variant.sm`` that widening added to the set of ``variants.yaml``."""
     source_rules: SourceRules | None = None
     """The rules that were read from the very source; ``None``: those that are stored for the version."""
+    host_reason: str = ""
+    """Why the official host library is not of the source that is compiled; empty if it is, or not known."""
     cuda_reason: str = ""
     """Why it is compiled for a CUDA of ``toolkits``; empty for the CUDA of ``cuda``."""
 

@@ -16,7 +16,7 @@ from builder import errors
 from builder.build import source_reading
 from builder.build.packing import Packer, command_of
 from builder.build.pinning import pin_base, pin_inputs
-from builder.build.source_reading import rules_of, store_rules
+from builder.build.source_reading import other_host, rules_of, store_rules
 from builder.build.source_trial import named_source, try_source
 from builder.build.verbs.flags import ChosenVariants
 from builder.compile.plan import PlanOptions, decide
@@ -255,6 +255,55 @@ def test_a_branch_is_looked_up_in_each_run_and_not_offline_only(shop: Wiring, cl
         run.offline = version == "1.30.0"  # a clone of this machine is at hand
         try_source(run, f"{clone}@main")
         assert (run.lock.pins[key].revision, run.lock.sources[key].version) == (head, version)
+
+
+@pytest.mark.parametrize(
+    ("named", "names", "told"),
+    [
+        ("{clone}@v1.28.0", "{first}", ""),
+        ("{clone}", "{head}", ""),
+        ("https://github.com/microsoft/onnxruntime@v1.28.0", "{head}", ""),
+        ("{clone}@v1.28.0", "{head}", "was built from commit {head}, and not from {first}"),
+        ("{edited}", "{head}", "was built from commit {head}, and not from {head} with changes"),
+        ("{tar}", "{first}", "was built from commit {first}, and not from ort.tar.gz"),
+    ],
+)
+def test_the_official_host_library_is_of_the_commit_that_it_names(
+    shop: Wiring, clone: Path, tmp_path: Path, named: str, names: str, told: str
+) -> None:
+    tar, edited = tmp_path / "ort.tar.gz", tmp_path / "edited"
+    git(clone, "archive", "--prefix=onnxruntime/", f"--output={tar}", "v1.28.0")
+    git(tmp_path, "clone", "--quiet", clone.as_uri(), "edited")
+    (edited / "VERSION_NUMBER").write_text("1.29.0\n\n")
+    first, head = (git(clone, "rev-parse", ref)[:10] for ref in ("v1.28.0", "HEAD"))
+    library = tmp_path / "wheel/onnxruntime/capi/libonnxruntime.so.1"
+    library.parent.mkdir(parents=True)
+    library.write_bytes(
+        b"\0ORT Build Info: git-commit-id=%s, x\0" % names.format(first=first, head=head).encode()
+    )
+    base = shop.project.bases["nvidia"]
+    if named.startswith("https:"):
+        shop.is_trial = True
+        base = replace(base, source=named_source(named), ort_version="1.28.0")
+    else:
+        try_source(shop, named.format(clone=clone, edited=edited, tar=tar))
+        base = shop.project.bases["nvidia"]
+    why = other_host(shop, base, lambda _: tmp_path / "wheel")
+    assert why == (why and f"onnxruntime-gpu=={base.ort_version} {told.format(first=first, head=head)}")
+    assert bool(why) is bool(told)
+
+
+def test_a_version_without_an_official_wheel_has_no_host_library(shop: Wiring, clone: Path) -> None:
+    def missing(_: Input) -> Path:
+        raise ValidationError("PyPI has no onnxruntime-gpu 1.29.0.")
+
+    try_source(shop, str(clone))
+    base = shop.project.bases["nvidia"]
+    assert other_host(shop, base, missing) == "PyPI has no onnxruntime-gpu 1.29.0"
+
+
+def test_the_host_library_of_a_base_without_a_commit_is_not_doubted(shop: Wiring) -> None:
+    assert other_host(shop, shop.project.bases["assembled"], lambda _: pytest.fail("asked")) == ""
 
 
 def test_patches_are_those_of_their_version(clone: Path, shops: Shops) -> None:

@@ -1,5 +1,6 @@
 """Tests of plan: base, origin, version and profile, each with the reason that the user reads."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -102,6 +103,7 @@ class Desk:
         of: Project | None = None,
         pin: Callable[[str], None] | None = None,
         rules: SourceRules | None = None,
+        other_host: str = "",
         **plan_options: object,
     ) -> BuildPlan:
         planner = Planner(
@@ -113,6 +115,7 @@ class Desk:
             reporter=self.reporter,
             pin=pin,
             rules=lambda _: rules,
+            other_host=lambda _: other_host,
         )
         return planner.plan(of or PROJECT, variant)
 
@@ -183,6 +186,26 @@ def test_what_is_decided_and_why(
     assert f"{made.base} {made.origin.value} {made.ort_version}" == decided
     assert made.added == ()
     told("\n".join([*desk.reporter.lines, made.ort_wheel.key]))
+
+
+@pytest.mark.parametrize(
+    ("source", "asked", "host", "codes"),
+    [
+        ("x", None, Host.SOURCE, []),
+        ("x", Host.WHEEL, Host.WHEEL, ["C018"]),
+        (None, None, Host.WHEEL, ["C018"]),
+    ],
+)
+def test_a_host_library_of_another_source_is_not_taken_for_a_trial_and_else_doubted(
+    desk: Desk, source: str | None, asked: Host | None, host: Host, codes: list[str]
+) -> None:
+    why = "onnxruntime-gpu==1.21.0 was built from commit a, and not from b"
+    made = desk.plan(
+        LEGACY, base="assembled", origin=Origin.SOURCE, other_host=why, source=source, host=asked
+    )
+    assert made.host is host
+    assert re.findall(r"! warning (C018)", "\n".join(desk.reporter.lines)) == codes
+    assert why in "\n".join(desk.reporter.lines)
 
 
 @pytest.mark.parametrize(("variant", "engine", "wishes", "kind"), table("compile/no-plans.txt"))

@@ -1,7 +1,8 @@
 """A trial of another source (``--source``): the bases of ``variants.yaml`` compile it in this run.
 
 A base keeps what it has in place of archives, where the source downloads these too, and its patches, where
-the version is the same. Pins are written to the cache, not to ``inputs.lock``.
+the version is the same. It does not keep an older ONNX: the operators of ONNX Runtime are defined there. Pins
+are written to the cache, not to ``inputs.lock``.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+
+from packaging.version import Version
 
 from builder.build.pinning import pin_source, write_lock
 from builder.config.fields import (
@@ -25,9 +28,12 @@ from builder.config.fields import (
 from builder.config.inputs import TARS, Input, InputKind, Lock
 from builder.config.variants import Base, GitSource, Source, TarballSource, TreeSource, source_problems
 from builder.errors import ParseError, ValidationError
-from builder.facts.ort.source import SourceFacts
+from builder.facts.ort.source import Dependency, SourceFacts
 from builder.files.disk import absolute, resolved
 from builder.io.wiring import Wiring
+
+_OPERATORS = "onnx"
+_VERSION = re.compile(r"[0-9]+(?:\.[0-9]+)+")
 
 
 def try_source(wiring: Wiring, text: str, dependencies: Sequence[str] = ()) -> None:
@@ -72,14 +78,26 @@ def _named_dependency(text: str) -> tuple[str, Override]:
 
 
 def _trying(base: Base, source: Source, facts: SourceFacts, given: Mapping[str, Override]) -> Base:
-    needed = {one.name for one in facts.dependencies}
+    needed = {one.name: one for one in facts.dependencies}
+    stand_ins = {name: one for name, one in base.dependencies.items() if name in needed}
+    if (own := stand_ins.get(_OPERATORS)) and _is_older(own, needed[_OPERATORS]):
+        del stand_ins[_OPERATORS]
     return replace(
         base,
         source=source,
         ort_version=facts.version,
-        dependencies={**{name: one for name, one in base.dependencies.items() if name in needed}, **given},
+        dependencies={**stand_ins, **given},
         patches=base.patches if base.ort_version == facts.version else (),
     )
+
+
+def _is_older(stand_in: Override, asked: Dependency) -> bool:
+    """Return whether what a base has is older than what the source names, or may be.
+
+    What has no version in its name, like a folder, is not judged.
+    """
+    own, wanted = (_VERSION.search(name.rpartition("/")[2]) for name in (stand_in.public, asked.url))
+    return own is not None and (wanted is None or Version(own[0]) < Version(wanted[0]))
 
 
 def named_source(text: str) -> Source:

@@ -191,6 +191,29 @@ def test_what_a_base_has_in_place_of_archives_stays_where_the_source_wants_it(
         assert line in dockerfile
 
 
+@pytest.mark.parametrize(
+    ("asked", "has", "stays"),
+    [
+        ("refs/tags/v1.17.0.zip", "pool/main/o/onnx/onnx_1.17.0.orig.tar.gz", True),
+        ("refs/tags/v1.9.0.zip", "pool/main/o/onnx/onnx_1.17.0.orig.tar.gz", True),
+        ("refs/tags/v1.18.0.zip", "pool/main/o/onnx/onnx_1.17.0.orig.tar.gz", False),
+        (f"{'a' * 40}.zip", "pool/main/o/onnx/onnx_1.17.0.orig.tar.gz", False),
+        ("refs/tags/v1.18.0.zip", "/srv/onnx", True),
+    ],
+)
+def test_an_older_onnx_of_a_base_does_not_stay(
+    clone: Path, shops: Shops, asked: str, has: str, *, stays: bool
+) -> None:
+    """Its operators are ONNX Runtime's. 1.23 with ONNX 1.17 failed in 319 units, after 20 minutes."""
+    shop = shops((RE2, f"{RE2}      onnx: {has}\n"))
+    with (clone / "cmake/deps.txt").open("a") as rows:
+        rows.write(f"onnx;https://github.com/onnx/onnx/archive/{asked};{'0' * 40}\n")
+    with (clone / "cmake/CMakeLists.txt").open("a") as commands:
+        commands.write("FetchContent_Declare(onnx URL ${DEP_URL_onnx})\n")
+    try_source(shop, str(clone))
+    assert ("onnx" in shop.project.bases["assembled"].dependencies) is stays
+
+
 def test_a_dependency_of_the_command_line_counts_before_the_bases(
     clone: Path, shops: Shops, refused: Refused
 ) -> None:

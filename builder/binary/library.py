@@ -136,8 +136,8 @@ def read_library(path: str, buffer: Buffer, *, symbols: bool = True, deep: bool 
         return replace(unreadable(path, str(error)), kind=reading.kind)
 
 
-_FORMS = {"CreateEpFactories": PackageForm.PLUGIN, "GetProvider": PackageForm.PROVIDER}
-"""The function by which ORT enters its CUDA provider, as a plug-in or as a part of its own build."""
+_FORMS = {"GetProvider": PackageForm.PROVIDER, "CreateEpFactories": PackageForm.PLUGIN}
+"""The function by which ORT enters its CUDA provider. The official one of 1.26 has both and is no plug-in."""
 
 
 def _with_form(reading: Reading, buffer: Buffer, library: Elf | Pe) -> Reading:

@@ -60,6 +60,7 @@ def read(shop: Wiring, source: Path) -> tuple[dict[str, Any], str]:
         (provider("Other"), None, None),
         (dll("CreateEpFactories", "ReleaseEpFactory"), "plugin", "1.24.4"),
         (dll("A", "GetProvider"), "provider", None),
+        (provider("CreateEpFactories", "GetProvider"), "provider", None),  # as 1.26.0 and 1.31.1
     ],
 )
 def test_exports_tell_a_plugin_from_a_provider(

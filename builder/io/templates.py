@@ -37,4 +37,4 @@ def _elided(name: str, most: int) -> str:
 
 def _sentence_lines(sentence: str) -> list[str]:
     """Return a sentence in lines that fit a picture's width in common sans-serif fonts of 14 pixels."""
-    return textwrap.wrap(sentence, 140, break_on_hyphens=False)
+    return textwrap.wrap(sentence, 134, break_on_hyphens=False)

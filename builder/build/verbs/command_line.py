@@ -16,6 +16,7 @@ import re
 import shlex
 import signal
 import sys
+import textwrap
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -177,7 +178,8 @@ class Verbs(Program):
     def print_task_help(self, name: str) -> None:
         """See ``invoke.program.Program``. Prints what the verb does, an example and its flags."""
         example = next(examples[name] for examples in ROLES.values() if name in examples)
-        sys.stdout.write(f"{inspect.getdoc(self.collection[name])}\n\n  {example}\n\n")
+        what = textwrap.fill(inspect.getdoc(self.collection[name]) or "", 80)
+        sys.stdout.write(f"{what}\n\n  {example}\n\n")
         flags = self.parser.contexts[name].help_tuples()
         if flags:
             sys.stdout.write("Flags:\n")

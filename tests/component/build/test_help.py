@@ -19,6 +19,7 @@ VERBS = sorted(Collection.from_module(tasks).task_names)
 def test_help_has_a_line_for_each_flag(copied: Place, verb: str) -> None:
     done = copied.run(verb, "--help")
     assert (done.returncode, done.stderr) == (0, "")
+    assert max(map(len, done.stdout.splitlines())) <= 80
     head, _, options = done.stdout.partition("Flags:\n")
     what, example, *_ = head.split("\n\n")
     assert what.endswith((".", "..."))

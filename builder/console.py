@@ -24,7 +24,7 @@ _SECONDS_A_LINE = 60
 """Seconds between two lines of a progress without a terminal."""
 _LIVE = "{desc} {percentage:3.0f}%{postfix} |{bar}|"
 """Format of a live progress line. The bar comes last, because a narrow terminal cuts off the line's end."""
-_BYTES = "{desc} {percentage:3.0f}% {remaining} left, {n_fmt}/{total_fmt}, {rate_fmt} |{bar}|"
+_BYTES = "{desc} {percentage:3.0f}% {remaining} left, {n_fmt}/{total_fmt}, {rate_fmt}"
 _NARROW, _NUMBERS = 80, 42
 """Columns that every terminal has, and those that the longest numbers of ``_BYTES`` take."""
 

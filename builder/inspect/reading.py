@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from builder.facts.gpu.table import Gpu
 from builder.finding import Code
 from builder.formats.package_names import MANIFEST, PackageForm
 from builder.formats.text import printable
-from builder.inspect.opener import Opener, is_url, require_path, shown
+from builder.inspect.opener import Library, Opener, is_url, require_path, shown
 from builder.inspect.report.changes import sentence as changes_sentence
 
 FORMAT, CHANGES_FORMAT = 4, 1
@@ -47,9 +47,17 @@ def inspect_sources(
     return tuple(_inspected_source(opener, source, deep=deep) for source in sources)
 
 
+def _each(libraries: Iterable[Library], advance: Callable[[int], object]) -> Iterator[Library]:
+    for name, file in libraries:
+        yield name, file
+        advance(file.stat().st_size)
+
+
 def _inspected_source(opener: Opener, source: str, *, deep: bool) -> InspectedSource:
     with opener.files(source) as files:
-        libraries = inspect(files.libraries, deep=deep)
+        size = sum(file.stat().st_size for _, file in files.libraries)
+        with opener.transfer.reporter.progress("read the libraries", size) as advance:
+            libraries = inspect(_each(files.libraries, advance), deep=deep)
         promises = [
             promise_of(manifest_bytes(file), name.removesuffix(MANIFEST), libraries)
             for name, file in files.manifests

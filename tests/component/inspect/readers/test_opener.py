@@ -27,6 +27,7 @@ from builder.errors import (
 )
 from builder.inspect.archives import Scratch, read_tar, read_zip
 from builder.inspect.opener import Opener, shown
+from builder.inspect.reading import inspect_sources
 from builder.io.transfer import HttpTransfer
 from tests.doubles.fileserver import FileServer, serve
 from tests.support import written
@@ -150,6 +151,14 @@ def test_how_far_an_archive_is_read_is_told_in_its_bytes(
     total, *steps = reporter.progressed
     assert total == size
     assert size / 2 < sum(steps) <= size
+
+
+def test_how_far_libraries_are_read_is_told_in_their_bytes(work: Path) -> None:
+    written(work / "x", {"a.so": LIBRARY, "b.so": OTHER})
+    reporter = FakeReporter()
+    transfer = HttpTransfer(reporter=reporter, sleep=time.sleep, env={})
+    inspect_sources(Opener(transfer=transfer, scratch=work / "scratch"), [str(work / "x")])
+    assert reporter.progressed == [len(LIBRARY) + len(OTHER), len(LIBRARY), len(OTHER)]
 
 
 def test_a_link_to_a_library_that_is_not_wanted_is_no_fault(opener: Opener, work: Path) -> None:

@@ -25,13 +25,13 @@ def test_the_page_shows_providers_and_reasons_and_embeds(
         assert browser.text_once("#state", "", "…") == "ready"
         row = browser.text_once("#models tr", "")
         assert row.startswith(f"{EMBEDDER}cpucuda: ")
-        assert "built without CUDAExecutionProvider" in row
+        assert "built without CUDAExecutionProvider\ndo: nothing, unless " in row
         browser.run("document.querySelector('#text').value = 'east north'")
         browser.run("document.querySelector('[name=embed]').click()")
         answer = browser.text_once("#answer", "")
         assert answer.startswith("2 dimensions on cpu in ")
         assert ": 0.5547, 0.8321" in answer  # (2, 3) / sqrt(13)
-        assert "ms each on average" in browser.text_once("#latency", "", "no request yet")
+        assert browser.text_once("#latency", "", "no request yet").startswith("1 request, ")
 
 
 def test_a_refusal_is_shown_on_the_page(browser: Browser, models: Path, tmp_path: Path) -> None:
@@ -50,6 +50,7 @@ def test_the_page_asks_for_the_key_stores_and_searches(
         browser.ask("Page.navigate", url=f"http://127.0.0.1:{running.port}/")
         assert "Authorization: Bearer KEY" in browser.text_once("#latency", "")
         assert browser.run("document.querySelector('#login').hidden") is False
+        assert browser.run("document.querySelector('thead').offsetHeight") == 0  # no row yet
         browser.run("document.querySelector('#key').value = 'sk-1'")
         browser.run("document.querySelector('#login button').click()")
         assert browser.text_once("#models tr", "").startswith(EMBEDDER)

@@ -19,8 +19,10 @@ extensions = ["myst_parser"]
 myst_heading_anchors = 4
 suppress_warnings = ["myst.xref_missing"]  # links to files that are no pages; tests follow every link
 html_theme = "furo"
+html_static_path = html_css_files = ["site.css"]
 html_search_scorer = str(Path(__file__).with_name("search.js"))
 html_show_copyright = html_copy_source = html_show_sphinx = False
+smartquotes = False  # it makes a dash of the two of a flag
 
 DOOR = re.compile(r"^\*\*(?P<title>I [^*]+)\.\*\*.*?(?=\n\n)", re.DOTALL | re.MULTILINE)
 

@@ -1,4 +1,5 @@
-/* The site's search: ranks sections by BM25, where Sphinx's own finds the pages that have every word. */
+/* The site's search: ranks sections by BM25, and by how well title and question agree. Sphinx's own finds the pages
+   that have every word. */
 Search.loaded = new Promise((loaded, failed) => {
   // a script and no fetch, which a browser refuses for a site that is opened from a folder
   const script = Object.assign(document.createElement("script"), { src: "_static/sections.js" });
@@ -17,18 +18,22 @@ Search.query = async (query) => {
   const places = sections.map(({ page, of, title, text, ...place }) => {
     const all = words(`${`${title} `.repeat(4)} ${of} ${of} ${text}`);
     const times = [...asked].map((word) => all.filter((other) => other === word).length);
-    return { ...place, page, title: of === title ? of : `${of} > ${title}`, length: all.length, times };
+    const own = new Set(words(title)), named = [...asked].map((word) => own.has(word));
+    const share = named.filter((is) => is).length / (own.size || 1);  // of the title that is in the question
+    return { ...place, page, title: of === title ? of : `${of} > ${title}`, length: all.length, times, named, share };
   });
   const mean = places.reduce((sum, { length }) => sum + length, 0) / places.length;
   const weights = [...asked].map((_, at) => {
     const having = places.filter(({ times }) => times[at]).length;
     return Math.log(1 + (places.length - having + 0.5) / (having + 0.5));
   });
+  const all = weights.reduce((sum, weight) => sum + weight, 0);
   for (const place of places) {
     const room = 0.4 + (0.6 * place.length) / mean;
     const parts = place.times.map((times, at) => (weights[at] * times * 2.2) / (times + 1.2 * room));
     const history = /^CHANGELOG|decisions/.test(place.page) ? 0.6 : 1;
-    place.score = history * parts.reduce((sum, part) => sum + part, 0);
+    const fit = place.share * place.named.reduce((sum, is, at) => sum + is * weights[at], 0) / all;
+    place.score = history * (1 + fit / 2) * parts.reduce((sum, part) => sum + part, 0);
   }
   const best = places.filter(({ score }) => score > 0).sort((a, b) => b.score - a.score).slice(0, 10);
   const items = best.map(({ page, title, id, score }) => [page, title, id && `#${id}`, null, score, page, "text"]);

@@ -23,6 +23,9 @@ CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 README_WORDS = 900
 """Largest number of words in README, with all that is in its tables, commands and samples."""
 
+DOCS_WORDS = 40_000
+"""Largest number of words of all pages, without those and those parts that a command writes."""
+
 FIRST_SCREEN = 150
 """Largest number of words on README's first screen: all that is read, commands and the picture's text too."""
 
@@ -156,6 +159,13 @@ def test_readme_is_read_in_minutes_and_its_first_screen_is_one() -> None:
     assert (words(first) <= FIRST_SCREEN, words(README) <= README_WORDS) == (True, True)
     for needed in ("./run build --variant modern --mixed", "./run test", "docs/gpus.svg", "on a real GPU"):
         assert needed in first
+
+
+def test_what_is_written_by_hand_keeps_its_budget() -> None:
+    made = {ROOT / "docs/cards.md", ROOT / "docs/benchmark.md", *(ROOT / "docs/reference").iterdir()}
+    texts = [path.read_text(encoding="utf-8") for path in PAGES if path not in made]
+    by_hand = [re.sub(r"<!-- \./run docs: .*?<!-- end -->", "", text, flags=re.DOTALL) for text in texts]
+    assert 30_000 < sum(map(words, by_hand)) <= DOCS_WORDS
 
 
 def test_the_picture_promises_what_virtual_cards_loaded() -> None:

@@ -13,7 +13,7 @@ from typing import Protocol, TextIO
 
 from tqdm import tqdm
 
-from builder.formats.text import commandless, printable, redacted_message, shown
+from builder.formats.text import commandless, elided, printable, redacted_message, shown
 
 QUIET = "ORTPACKS_QUIET"
 """The variable that ``./run --quiet`` sets."""
@@ -141,7 +141,7 @@ class Console:
             yield lambda *_: None
             return
         if self._stream.isatty():
-            desc = _middle_out(f"{self._prefix}  {printable(title)}", _NARROW - _NUMBERS)
+            desc = elided(f"{self._prefix}  {printable(title)}", _NARROW - _NUMBERS)
             form = _BYTES if total else None
             scaled = {"unit": "B", "unit_scale": True, "bar_format": form, "file": self._stream}
             with _bar(total=total, desc=desc, **scaled) as bar:
@@ -219,12 +219,6 @@ class _Lines:
         if now - self._said_at >= _SECONDS_A_LINE:
             self._said_at = now
             self._say(line(now - self._began))
-
-
-def _middle_out(text: str, most: int) -> str:
-    """Return the text, with … for what lies in its middle where it has more than ``most`` characters."""
-    end = most // 3
-    return text if len(text) <= most else f"{text[: most - end - 1]}…{text[-end:]}"
 
 
 def _bytes_line(title: str, done: int, total: int, seconds: float) -> str:

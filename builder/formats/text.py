@@ -46,6 +46,12 @@ def wrapped(text: str, columns: int) -> str:
     return "\n".join(lines).replace("\xa0", " ")
 
 
+def elided(text: str, most: int) -> str:
+    """Return the text, or its beginning and end around an ellipsis, with at most ``most`` characters."""
+    half = (most - 1) // 2
+    return text if len(text) <= most else f"{text[:half]}…{text[-half:]}"
+
+
 def shortened(text: str) -> str:
     """Return the text as ``printable`` does, cut after ``_LONGEST`` characters."""
     return printable(f"{text[:_LONGEST]}…" if len(text) > _LONGEST else text)

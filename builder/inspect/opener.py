@@ -97,10 +97,8 @@ class Opener:
             if path is None:
                 path = scratch.place()
                 self.transfer.download(source, path)
-            if path.is_dir():
-                yield _in_folder(path, what)
-            else:
-                yield _in_file(path, name, what, scratch, reporter)
+            plain = path.is_dir()
+            yield _in_folder(path, what) if plain else _in_file(path, name, what, scratch, reporter)
 
 
 def is_url(source: str) -> bool:

@@ -7,7 +7,7 @@ from functools import cache
 
 from jinja2 import BaseLoader, Environment, StrictUndefined
 
-from builder.formats.text import printable
+from builder.formats.text import elided, printable
 
 
 @cache
@@ -25,14 +25,8 @@ def template_environment(loader: BaseLoader, *, html: bool = False) -> Environme
         keep_trailing_newline=not html,
         autoescape=html,  # noqa: S701 - Dockerfiles and Markdown are not HTML
     )
-    environment.filters |= {"elided": _elided, "lines": _sentence_lines, "printable": printable}
+    environment.filters |= {"elided": elided, "lines": _sentence_lines, "printable": printable}
     return environment
-
-
-def _elided(name: str, most: int) -> str:
-    """Return ``name``, or its beginning and end around an ellipsis, with at most ``most`` characters."""
-    half = (most - 1) // 2
-    return name if len(name) <= most else f"{name[:half]}…{name[-half:]}"
 
 
 def _sentence_lines(sentence: str) -> list[str]:

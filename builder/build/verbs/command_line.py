@@ -16,7 +16,6 @@ import re
 import shlex
 import signal
 import sys
-import textwrap
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -28,7 +27,7 @@ from invoke.program import Program
 
 from builder.build.verbs.flags import ROOT
 from builder.errors import FULL_DISK, BuilderError, ValidationError, os_error
-from builder.formats.text import nearest, redacted_message, shown
+from builder.formats.text import nearest, redacted_message, shown, wrapped
 from builder.io.wiring import make_quiet, without_secrets
 
 INTERRUPTED = 130
@@ -178,7 +177,7 @@ class Verbs(Program):
     def print_task_help(self, name: str) -> None:
         """See ``invoke.program.Program``. Prints what the verb does, an example and its flags."""
         example = next(examples[name] for examples in ROLES.values() if name in examples)
-        what = textwrap.fill(inspect.getdoc(self.collection[name]) or "", 80)
+        what = wrapped(inspect.getdoc(self.collection[name]) or "", 80)
         sys.stdout.write(f"{what}\n\n  {example}\n\n")
         flags = self.parser.contexts[name].help_tuples()
         if flags:

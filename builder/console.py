@@ -142,9 +142,8 @@ class Console:
             return
         if self._stream.isatty():
             desc = elided(f"{self._prefix}  {printable(title)}", _NARROW - _NUMBERS)
-            form = _BYTES if total else None
-            scaled = {"unit": "B", "unit_scale": True, "bar_format": form, "file": self._stream}
-            with _bar(total=total, desc=desc, **scaled) as bar:
+            form = {"unit": "B", "unit_scale": True, "bar_format": _BYTES if total else None}
+            with _bar(total=total, desc=desc, file=self._stream, **form) as bar:
 
                 def advance(more: int) -> None:
                     bar.update(more)

@@ -53,6 +53,9 @@ def test_every_stored_result_is_shown_and_every_generator_used() -> None:
     assert {what for what, _ in named} == set(PARTS)
     results = {path.stem for path in (ROOT / "docs/results").iterdir()}
     assert results == {name for what, name in named if what in {"result", "compared"}}
+    index = (ROOT / "docs/performance.md").read_text(encoding="utf-8").partition("## All measurements")[2]
+    rows = re.findall(r"^\| (`.+`) \| \[", index, re.MULTILINE)
+    assert sorted(results) == sorted(re.findall(r"`([^`]+)`", " ".join(rows)))
 
 
 def test_a_page_that_was_edited_by_hand_differs() -> None:

@@ -122,6 +122,21 @@ def test_the_reference_has_a_row_for_every_code() -> None:
     assert re.findall(r"^\| `([A-Z]\d{3})` \| .+ \|$", text, re.MULTILINE) == [code.name for code in Code]
 
 
+VARIABLE = re.compile(r"ORTPACKS_[A-Z_]*[A-Z]\b(?![_…])")
+
+
+def test_the_reference_has_every_variable() -> None:
+    """That a page names, or a program by a string or in ``process.env``; tests have two of their own."""
+    named = {
+        name for page in (ROOT / "docs").glob("*.md") for name in VARIABLE.findall(page.read_text("utf-8"))
+    }
+    for room in ("builder", "runtime", "service", "npm"):
+        for file in (file for file in (ROOT / room).rglob("*") if file.suffix in {".py", ".js"}):
+            named.update(re.findall(rf"[\"'.]({VARIABLE.pattern})", file.read_text("utf-8")))
+    there = set(VARIABLE.findall((ROOT / "docs/reference/environment.md").read_text("utf-8")))
+    assert {name for name in named if "_TEST_" not in name} == there - {"ORTPACKS_DOWNLOADS"}
+
+
 def anchors(page: str) -> set[str]:
     """Return the ids that GitHub gives a page's headings."""
     titles = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", page, flags=re.DOTALL), re.MULTILINE)
@@ -165,7 +180,7 @@ def test_readme_is_read_in_minutes_and_its_first_screen_is_one() -> None:
 
 
 def test_what_is_written_by_hand_keeps_its_budget() -> None:
-    made = {ROOT / "docs/cards.md", ROOT / "docs/benchmark.md", *(ROOT / "docs/reference").iterdir()}
+    made = {ROOT / "docs/cards.md", ROOT / "docs/benchmark.md", *(ROOT / name for name in FILES)}
     texts = [path.read_text(encoding="utf-8") for path in PAGES if path not in made]
     by_hand = [re.sub(r"<!-- \./run docs: .*?<!-- end -->", "", text, flags=re.DOTALL) for text in texts]
     assert 30_000 < sum(map(words, by_hand)) <= DOCS_WORDS

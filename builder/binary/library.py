@@ -136,8 +136,10 @@ def read_library(path: str, buffer: Buffer, *, symbols: bool = True, deep: bool 
         return replace(unreadable(path, str(error)), kind=reading.kind)
 
 
-_FORMS = {"CreateEpFactories": PackageForm.PLUGIN, "GetProvider": PackageForm.PROVIDER}
-"""The function by which ORT enters its CUDA provider, as a plug-in or as a part of its own build."""
+_FORMS = {"GetProvider": PackageForm.PROVIDER, "CreateEpFactories": PackageForm.PLUGIN}
+"""The function by which ORT enters its CUDA provider, as a part of its own build or as a plug-in.
+
+A provider from 1.23 on has both: ``CreateEpFactories`` names its devices to the host of its own build."""
 
 
 def _with_form(reading: Reading, buffer: Buffer, library: Elf | Pe) -> Reading:

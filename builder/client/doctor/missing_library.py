@@ -21,7 +21,7 @@ _ABSENT = re.compile(
     r"(?i)\b(?:lib)?(?P<name>cudart|cublas(?:lt)?|cufft|curand|cusolver|cusparse|nvrtc|nvjitlink|cudnn\w*?)"
     r"(?:64_|\.so\.?)(?P<major>\d*)[\w.]*"
     r"(?:: cannot open shared object file: (?!Permission)|: cannot open shared object file(?!:)"
-    r'|"? (?:which )?(?:is|was) (?:missing|not found)|(?:: | =>)? not found)'
+    r'|"? (?:which )?(?:is|was) (?:missing|not found)|\'?(?:: | =>)? not found)'
 )
 """Messages of Linux' loader, of ONNX Runtime on Windows, and of ldd."""
 
@@ -46,7 +46,7 @@ def missing_library(observed: Observations, failure: str, seen: str) -> Optional
     if not cudnn:
         major = _OF_CUDA.get(name, {}).get(major) or (major if len(major) < 3 else major[:2])  # noqa: PLR2004
     of = f"{'cuDNN' if cudnn else 'CUDA'} {major}".rstrip()
-    library = match[0].partition(":")[0].partition('"')[0].split()[0]
+    library = match[0].partition(":")[0].partition('"')[0].split()[0].strip("'")
     values: Dict[str, object] = {"library": library, "of": of, "do": _remedy(observed, of)}
     package = observed.installed
     ours = package is not None and (cudnn or major == (package.cuda or "").partition(".")[0])

@@ -118,7 +118,11 @@ def no_gpu_found(observed: Observations) -> Iterator[MachineFinding]:
     if observed.reply("NVML").outcome in _FAILED:
         return
     nothing = observed.driver is None and observed.reply("libcuda").outcome == Outcome.MISSING
-    yield finding("D003", "No NVIDIA GPU was found" + (", and no driver of one." if nothing else "."))
+    kept = [card for card in observed.kernel.cards if card not in _cards(observed)]
+    reserved = (
+        f" {_named(kept)} is kept for virtual machines (vfio-pci): it works in them alone." if kept else ""
+    )
+    yield finding("D003", f"No NVIDIA GPU was found{', and no driver of one' * nothing}.{reserved}")
 
 
 def forced_by_environment(observed: Observations) -> Iterator[MachineFinding]:

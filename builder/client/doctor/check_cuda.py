@@ -18,8 +18,6 @@ from builder.formats.text import grouped
 _NVML: Dict[int, str] = {15: "D030", 17: "D111", 18: "D024"}
 """NVML's error number → finding. nvidia-smi exits with the same numbers."""
 
-_LIBRARIES = ("NVML", "libcuda")
-
 _UNKNOWN = ("D028", "D029")
 """CUDA's own words give no cause: where another finding has one, these are its consequence."""
 
@@ -56,7 +54,7 @@ def numbered_failures(observed: Observations) -> Iterator[MachineFinding]:
 
 def driver_library_failures(observed: Observations) -> Iterator[MachineFinding]:
     """Yield D013 or D014 where NVML or libcuda does not answer in time, crashes or cannot be loaded."""
-    for name in _LIBRARIES:
+    for name in ("NVML", "libcuda"):
         reply = observed.reply(name)
         if reply.outcome == Outcome.TIMEOUT:
             yield finding("D013", f"{name}: {reply.detail}.")
@@ -126,20 +124,19 @@ def explained(observed: Observations, what: str, failure: str) -> MachineFinding
     cause = missing_kernel_cause(failure, package.name, ort.cannot_run, ort.host) if package and ort else None
     if cause:
         return finding("D404", sentence, **cause._asdict())
-    known = explain(failure, observed.devices) or ("", {})
+    code, values = explain(failure, observed.devices) or ("", {})
     library = missing_library(observed, failure, sentence)
-    if library and known[0] not in ("D406", "D418"):
+    if library and code not in ("D406", "D418"):
         return library
-    if not known[0]:
+    if not code:
         return finding("D401", sentence)
-    code, values = known
     if code == "D416" and (observed.plugin_wheels or (package and package.plugin)):
         return finding("D316", sentence)
     hosts = f". Here are {', '.join(observed.hosts)}" if observed.hosts else ""
     cuda = (observed.installed and observed.installed.cuda) or "12"
-    defaults = {"part": "A part", "branch": "of the same branch", "here": "", "path": hosts}
     if code == "D311":
         return _broken(observed, "", sentence)
+    defaults = {"part": "A part", "branch": "of the same branch", "here": "", "path": hosts}
     filled = {
         **defaults,
         "cuda": cuda.partition(".")[0],

@@ -237,12 +237,18 @@ _ARCHIVES = {
 }
 """The first bytes of archives that self-extracting programs carry; the last is the end of a zip."""
 
+_PYINSTALLER = b"MEI\x0c\x0b\x0a\x0b\x0e"
+"""The end of PyInstaller's archive, which lies behind a program for Windows and in a section of one for Linux
+(PyInstaller's ``archive/writers.py``)."""
+
 _NEAR = 1 << 13
 """Bytes behind the last section in which an archive begins: an ELF file's table of sections is before it."""
 
 
 def archive_behind(buffer: Buffer, sections: Sequence[Section]) -> str:
     """Return the kind of archive behind a file's last section; empty where there is none."""
+    if _PYINSTALLER in bytes(buffer[max(0, len(buffer) - _NEAR) :]):
+        return "an archive of PyInstaller"
     end = max((section.offset + section.size for section in sections if section.in_file), default=len(buffer))
     first, last = bytes(buffer[end : end + _NEAR]), bytes(buffer[max(end, len(buffer) - _NEAR) :])
     return next((kind for magic, kind in _ARCHIVES.items() if magic in first or magic in last), "")

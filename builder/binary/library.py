@@ -137,7 +137,9 @@ def read_library(path: str, buffer: Buffer, *, symbols: bool = True, deep: bool 
 
 
 _FORMS = {"GetProvider": PackageForm.PROVIDER, "CreateEpFactories": PackageForm.PLUGIN}
-"""The function by which ORT enters its CUDA provider. The official one of 1.26 has both and is no plug-in."""
+"""The function by which ORT enters its CUDA provider, as a part of its own build or as a plug-in.
+
+A provider from 1.23 on has both: ``CreateEpFactories`` names its devices to the host of its own build."""
 
 
 def _with_form(reading: Reading, buffer: Buffer, library: Elf | Pe) -> Reading:

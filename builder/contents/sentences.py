@@ -307,7 +307,7 @@ def _raw(item: Inspected) -> Iterator[str]:
 
 def _behind(item: Inspected) -> Iterator[str]:
     if item.behind:
-        yield f"{item.behind} lies behind its sections, and is not looked into: unpack it and name the folder"
+        yield f"{item.behind} lies behind its code, and is not looked into: unpack it and name the folder"
 
 
 def _deep(item: Inspected) -> Iterator[str]:

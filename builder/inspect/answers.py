@@ -226,7 +226,7 @@ def require_sound(sources: Sequence[InspectedSource]) -> None:
     ]
     what = [f"{len(unread)} of {len(items)} libraries cannot be read"] if unread else []
     what += ["a manifest promises something else than its package holds"] if broken else []
-    what += ["images do not unpack to what their headers say"] if images else []
+    what += ["images are damaged, or lack the kernels of their containers"] if images else []
     if what:
         raise CheckFailedError("; ".join(what), [*unread, *broken, *images])
 

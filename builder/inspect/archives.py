@@ -187,9 +187,9 @@ def _head(archive: ZipFile, name: str, info: ZipInfo, what: str) -> bytes:
 
 
 def _require_tar(stream: CheckedStream, what: str) -> None:
-    """Raise ``ValidationError`` if decompressed bytes are no tar. ``tarfile`` checks fewer than 512 bytes."""
+    """Raise ``ValidationError`` if decompressed bytes are no tar."""
     head = stream.peek(tarfile.BLOCKSIZE)
-    if len(head) == tarfile.BLOCKSIZE and any(head) and not is_tar(head):
+    if any(head) and not is_tar(head):
         raise ValidationError(
             f"{what}: what is compressed in it is no tar archive",
             advice="Decompress it and name the resulting file.",

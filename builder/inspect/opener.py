@@ -172,7 +172,10 @@ def _in_file(
             cause="its bytes are neither zip nor tar, gzip, zstd, bzip2 or xz",
             advice="It may be cut short or an error page; fetch it again.",
         )
-    return {}
+    raise NothingToDoError(
+        f"{what} is neither a library for Linux or Windows nor an archive of a kind that is opened",
+        advice=f"Name {_TAKEN}. Unpack any other archive and name the folder.",
+    )
 
 
 _LEFT = (
@@ -184,7 +187,7 @@ _LEFT = (
     (b"MSCF", "a cabinet", "cabextract FILE"),
     (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an installer of Windows (msi)", "msiextract FILE"),
     (b"xar!", "a package of macOS", "pkgutil --expand-full FILE FOLDER"),
-    (b"070701", "a cpio archive", "cpio --extract < FILE"),
+    (b"0707", "a cpio archive", "cpio --extract < FILE"),
 )
 """Formats that are not opened: their first bytes, name, and the program that unpacks them."""
 

@@ -172,9 +172,9 @@ def diagnose(observed: Observations) -> Tuple[MachineFinding, ...]:
 
 
 def _why_no_gpu(observed: Observations) -> Iterable[MachineFinding]:
-    """Return the cause of CUDA having no GPU; empty where CUDA lists a GPU or failed with a number."""
+    """Return the cause of CUDA having no GPU; empty where CUDA lists a GPU or itself fails with a number."""
     silent = observed.reply("libcuda").outcome in (Outcome.MISSING, Outcome.NONE)
-    if not silent or any(check_cuda.failures(observed)):
+    if not silent or any(check_cuda.failures(replace(observed, trial=None))):
         return []
     return next((causes for causes in (list(rule(observed)) for rule in check_machine.CAUSES) if causes), [])
 

@@ -5,7 +5,7 @@ The numbers are those of cuda.h, driver_types.h and nvml.h.
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, NamedTuple
+from typing import Dict, Iterator, Tuple
 
 from builder.client.doctor.advice import MachineFinding, finding
 from builder.client.doctor.check_machine import access_lost, linux_driver_in_wsl, wsl_500
@@ -18,38 +18,31 @@ from builder.formats.text import grouped
 _NVML: Dict[int, str] = {15: "D030", 17: "D111", 18: "D024"}
 """NVML's error number → finding. nvidia-smi exits with the same numbers."""
 
-_LIBRARIES = ("NVML", "libcuda")
-
 _UNKNOWN = ("D028", "D029")
 """CUDA's own words give no cause: where another finding has one, these are its consequence."""
 
 
-class NumberedFailure(NamedTuple):
-    """A failure with a number: the code of its finding, and a text with its source."""
+def failures(observed: Observations) -> Iterator[Tuple[str, str]]:
+    """Yield the failures with a number, CUDA's first: the code of the finding, and a text with its source.
 
-    code: str
-    text: str
-
-
-def failures(observed: Observations) -> Iterator[NumberedFailure]:
-    """Yield the failures with a number, CUDA's first. That there is no GPU is not a failure."""
+    That there is no GPU is not a failure.
+    """
     cuda, tried = observed.reply("libcuda"), observed.trial
     if cuda.code is not None and cuda.code != NO_DEVICE:
-        yield NumberedFailure(code_of_number(cuda.code) or "D029", f"CUDA fails: {cuda.error} ({cuda.code})")
+        yield code_of_number(cuda.code) or "D029", f"CUDA fails: {cuda.error} ({cuda.code})"
     for name in ("NVML", "nvidia-smi"):
         reply = observed.reply(name)
         if reply.code in _NVML:
-            yield NumberedFailure(_NVML[reply.code or 0], f"{name} fails: {reply.error} ({reply.code})")
+            yield _NVML[reply.code or 0], f"{name} fails: {reply.error} ({reply.code})"
     if tried is not None and tried.code is not None and tried.code != NO_DEVICE:
-        yield NumberedFailure(code_of_number(tried.code) or "D029", f"A session fails: {tried.failure}")
+        yield code_of_number(tried.code) or "D029", f"A session fails: {tried.failure}"
 
 
 def numbered_failures(observed: Observations) -> Iterator[MachineFinding]:
     """Yield a finding of ``messages.json`` or D105 where CUDA, NVML or a session fails with a number."""
-    by_code = grouped((failure.code, failure.text) for failure in failures(observed))
     lost = any(True for rule in (access_lost, linux_driver_in_wsl) for _ in rule(observed))
     works = f"The driver lists {observed.listed} GPU(s). " if observed.listed else ""
-    for code, texts in by_code.items():
+    for code, texts in grouped(failures(observed)).items():
         if lost and code in _UNKNOWN:
             continue
         sentence = f"{works}{'; '.join(texts)}."
@@ -61,7 +54,7 @@ def numbered_failures(observed: Observations) -> Iterator[MachineFinding]:
 
 def driver_library_failures(observed: Observations) -> Iterator[MachineFinding]:
     """Yield D013 or D014 where NVML or libcuda does not answer in time, crashes or cannot be loaded."""
-    for name in _LIBRARIES:
+    for name in ("NVML", "libcuda"):
         reply = observed.reply(name)
         if reply.outcome == Outcome.TIMEOUT:
             yield finding("D013", f"{name}: {reply.detail}.")
@@ -113,12 +106,14 @@ def broken_imports(observed: Observations) -> Iterator[MachineFinding]:
 
 
 def _broken(observed: Observations, folder: str, seen: str) -> MachineFinding:
-    there = [one for one in observed.distributions if one.folder == folder]
-    again = " ".join(f"{one.name}=={one.version}" for one in there)
-    left = "`pip list` shows which one is left: `pip install --force-reinstall --no-deps NAME`"
-    remove = f"`pip uninstall {' '.join(one.name for one in there)}`, then install one of them alone."
-    whole = f"`pip install --force-reinstall --no-deps {again}`" if again else left
-    return finding("D311", seen, do=remove if len(there) > 1 else f"{whole} with that Python.")
+    names = [(one.name, one.version) for one in observed.distributions if one.folder == folder]
+    again = "`pip list` shows which one is left: `pip install --force-reinstall --no-deps NAME`"
+    if names:
+        again = f"`pip install --force-reinstall --no-deps {names[0][0]}=={names[0][1]}`"
+    if len(names) > 1:
+        remove = f"`pip uninstall {' '.join(name for name, _ in names)}`, then install one of them alone."
+        return finding("D311", seen, do=remove)
+    return finding("D311", seen, do=f"{again} with that Python.")
 
 
 def explained(observed: Observations, what: str, failure: str) -> MachineFinding:
@@ -129,20 +124,19 @@ def explained(observed: Observations, what: str, failure: str) -> MachineFinding
     cause = missing_kernel_cause(failure, package.name, ort.cannot_run, ort.host) if package and ort else None
     if cause:
         return finding("D404", sentence, **cause._asdict())
-    known = explain(failure, observed.devices) or ("", {})
+    code, values = explain(failure, observed.devices) or ("", {})
     library = missing_library(observed, failure, sentence)
-    if library and known[0] not in ("D406", "D418"):
+    if library and code not in ("D406", "D418"):
         return library
-    if not known[0]:
+    if not code:
         return finding("D401", sentence)
-    code, values = known
     if code == "D416" and (observed.plugin_wheels or (package and package.plugin)):
         return finding("D316", sentence)
     hosts = f". Here are {', '.join(observed.hosts)}" if observed.hosts else ""
     cuda = (observed.installed and observed.installed.cuda) or "12"
-    defaults = {"part": "A part", "branch": "of the same branch", "here": "", "path": hosts}
     if code == "D311":
         return _broken(observed, "", sentence)
+    defaults = {"part": "A part", "branch": "of the same branch", "here": "", "path": hosts}
     filled = {
         **defaults,
         "cuda": cuda.partition(".")[0],

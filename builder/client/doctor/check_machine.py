@@ -42,8 +42,6 @@ Hopper, Ampere, Ada, Blackwell. Source: the lists of supported GPUs in the drive
 
 _NOT_THE_MACHINES = ("ORTPACKS_FORCE_CC=", "ORTPACKS_FORCE_DRIVER=")
 
-_HIDES_ALL = ("", "-1")
-
 _FAILED = (Outcome.FAILED, Outcome.TIMEOUT)
 
 
@@ -53,7 +51,7 @@ def hidden_gpus(observed: Observations) -> Iterator[MachineFinding]:
     Where the driver lists none and there is no libcuda, the variable is not the cause.
     """
     wanted = observed.cuda_visible
-    hides_all = wanted in _HIDES_ALL and observed.reply("libcuda").outcome != Outcome.MISSING
+    hides_all = wanted in ("", "-1") and observed.reply("libcuda").outcome != Outcome.MISSING
     if wanted is not None and not observed.devices and (observed.listed or hides_all):
         total = f", and the driver lists {observed.listed}" if observed.listed else ""
         yield finding("D005", f"CUDA_VISIBLE_DEVICES={wanted} leaves no GPU{total}.")
@@ -118,7 +116,9 @@ def no_gpu_found(observed: Observations) -> Iterator[MachineFinding]:
     if observed.reply("NVML").outcome in _FAILED:
         return
     nothing = observed.driver is None and observed.reply("libcuda").outcome == Outcome.MISSING
-    yield finding("D003", "No NVIDIA GPU was found" + (", and no driver of one." if nothing else "."))
+    kept = [card for card in observed.kernel.cards if card not in _cards(observed)]
+    reserved = f" {_named(kept)} is kept for virtual machines, and works in them alone." if kept else ""
+    yield finding("D003", f"No NVIDIA GPU was found{', and no driver of one' * nothing}.{reserved}")
 
 
 def forced_by_environment(observed: Observations) -> Iterator[MachineFinding]:

@@ -16,11 +16,14 @@ from builder.facts.gpu.architectures import Capability
 from builder.facts.gpu.devices import Device
 
 _NUMBER = re.compile(
-    r"(?i)\bCUDA (?:failure|error(?: code)?)[ :]+(\d+)\b|\bcuda\w*\([^)]*\)[^.]{0,80}\berror (\d+)\b"
-    r"|\bCUDA initiali[sz]ation failure with error: (\d+)"
+    r"(?i)\bCUDA (?:failure|error(?: code)?)[ :]+(\d+)\b"
+    r"|\bCUDA (?:initiali[sz]ation failure with error|driver library\D{1,60}?)[ :]+(\d+)\b"
+    r"|\b(?-i:cuda(?!Error)[A-Z]|cu(?:Init|Device|Ctx|Mem|Module|Launch)|NumCuda)\w*"
+    r".{0,160}?\b(?:error(?: code)?|returned|failed:)[ :#]*(\d+)\b"
+    r"|\berror(?: code)?[ :]+(999)\b"
 )
-"""CUDA's number in messages of ONNX Runtime, of torch (``cudaGetDeviceCount() … Error 804``) and of
-TensorRT."""
+"""CUDA's number in messages of ONNX Runtime, of TensorRT, and of callers of CUDA's functions
+(``cudaGetDeviceCount() … Error 804``); 999 is no other library's."""
 
 _NAME = re.compile(r"\b(cudaError[A-Z]\w+|CUDA_ERROR_[A-Z]\w+)")
 

@@ -8,7 +8,7 @@ newer.
 from __future__ import annotations
 
 import re
-from typing import Dict, List, Optional
+from typing import List, Optional
 
 from builder.client.doctor.advice import MachineFinding, finding
 from builder.client.doctor.messages import table
@@ -21,7 +21,7 @@ _ABSENT = re.compile(
     r"(?i)\b(?:lib)?(?P<name>cudart|cublas(?:lt)?|cufft|curand|cusolver|cusparse|nvrtc|nvjitlink|cudnn\w*?)"
     r"(?:64_|\.so\.?)(?P<major>\d*)[\w.]*"
     r"(?:: cannot open shared object file: (?!Permission)|: cannot open shared object file(?!:)"
-    r'|"? (?:which )?(?:is|was) (?:missing|not found)|(?:: | =>)? not found)'
+    r'|"? (?:which )?(?:is|was) (?:missing|not found)|\'?(?:: | =>)? not found)'
 )
 """Messages of Linux' loader, of ONNX Runtime on Windows, and of ldd."""
 
@@ -46,12 +46,11 @@ def missing_library(observed: Observations, failure: str, seen: str) -> Optional
     if not cudnn:
         major = _OF_CUDA.get(name, {}).get(major) or (major if len(major) < 3 else major[:2])  # noqa: PLR2004
     of = f"{'cuDNN' if cudnn else 'CUDA'} {major}".rstrip()
-    library = match[0].partition(":")[0].partition('"')[0].split()[0]
-    values: Dict[str, object] = {"library": library, "of": of, "do": _remedy(observed, of)}
+    library = match[0].partition(":")[0].partition('"')[0].split()[0].strip("'")
     package = observed.installed
     ours = package is not None and (cudnn or major == (package.cuda or "").partition(".")[0])
     other = of in ("CUDA 11", "cuDNN 8", "CUDA 13") and not (ours and of != "cuDNN 8")
-    return finding("D407" if other else "D405", seen, **values)
+    return finding("D407" if other else "D405", seen, library=library, of=of, do=_remedy(observed, of))
 
 
 def wheel_that_fits(observed: Observations) -> str:

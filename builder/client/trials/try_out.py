@@ -52,7 +52,8 @@ _CUDA = re.compile(r"CUDA failure (\d+): ([^;]+)")
 _BY_NAME = re.compile(r"CUDA error (cudaError\w+):\s*([^;]+)")
 """ONNX Runtime's message for a kernel that does not start, with the error's name in driver_types.h."""
 
-_OUT_OF_MEMORY, _MEMORY_FULL = 2, "D033"
+_NUMBERS = {"D033": 2, "D028": 999}
+"""CUDA's number for findings of messages that may lack it."""
 
 
 @dataclass(frozen=True)
@@ -226,8 +227,8 @@ def _without_words(answer: ProcessAnswer) -> TryOut:
 def reason(message: str, log: str) -> Tuple[str, Optional[int]]:
     """Return ``(failure, number)``: a message, and CUDA's error number, ``None`` where it has none.
 
-    Full memory always gets number 2, whoever reports it. The message is CUDA's own, else the loader's in
-    ``log``, else the whole ``message``.
+    Full memory always gets number 2, and an unknown error 999, whoever reports it. The message is CUDA's own,
+    else the loader's in ``log``, else the whole ``message``.
     """
     cuda, named, loader = _CUDA.search(message), _BY_NAME.search(message), _IN_LOG.search(log)
     number = number_of(message)
@@ -238,7 +239,7 @@ def reason(message: str, log: str) -> Tuple[str, Optional[int]]:
     if loader:
         return (loader[1] or loader[2]).strip(), None
     code, _ = explain(message) or ("", {})
-    return " ".join(message.split()), _OUT_OF_MEMORY if code == _MEMORY_FULL else number
+    return " ".join(message.split()), _NUMBERS.get(code, number)
 
 
 def _advice(failure: str) -> str:

@@ -1,6 +1,6 @@
 """The releases of CUDA, each with its drivers and the newest PTX that it knows: the source of driver floors.
 
-Sources: the CUDA Toolkit release notes 12.0 to 13.4 (docs.nvidia.com/cuda/cuda-toolkit-release-notes), their
+Sources: the CUDA Toolkit release notes 12.0 to 13.5 (docs.nvidia.com/cuda/cuda-toolkit-release-notes), their
 tables "CUDA Toolkit and Corresponding Driver Versions" and "Minimum Required Driver Version for CUDA Minor
 Version Compatibility"; the PTX ISA, "Release History", which names the driver's branch for each version.
 """
@@ -47,12 +47,13 @@ DRIVERS = (
     CudaDriver((13, 2), (9, 2), "595.45.04"),
     CudaDriver((13, 3), (9, 3), "610.43.02"),
     CudaDriver((13, 4), (9, 4), "615"),
+    CudaDriver((13, 5), (9, 5), "620"),
 )
 """The first CUDA with each version of the PTX ISA, oldest first.
 
 For any CUDA 12 the release notes require Windows driver 528.33 of CUDA 12.0 Update 1 (those of 12.0 and 12.2:
-527.41). No release notes name 565.90; it is the first driver that reports CUDA 12.7. Of CUDA 13.4 the branch
-alone is known.
+527.41). No release notes name 565.90; it is the first driver that reports CUDA 12.7. Of CUDA 13.4 and 13.5
+the branch alone is known; that of 13.5 from NVIDIA's list of driver archives, ``redistrib_620.70.06.json``.
 """
 
 

@@ -6,7 +6,8 @@
  *   - embedded parts, whose SASS other parts of the same major do not run, nor the reverse: CUDA for Tegra; that 10.1 is
  *     called 11.0 since CUDA 13: PTX ISA 9.0, "Changes"
  *   - driver branches, their CUDA versions and the first and last devices of each: CUDA Toolkit release notes,
- *     table 3 "CUDA Toolkit and Corresponding Driver Versions", and "Deprecated Architectures"
+ *     table 3 "CUDA Toolkit and Corresponding Driver Versions", and "Deprecated Architectures"; of CUDA 13.5 NVIDIA's
+ *     list of driver archives, redistrib_620.70.06.json
  *   - the PTX ISA of each CUDA version: PTX ISA, "Release History"
  *   - that zstd images need CUDA 12.4's driver: nvcc's manual, --compress-mode
  * The layout of a container is in builder/binary/fatbin_format.py; NVIDIA documents none. */
@@ -62,7 +63,7 @@ static const Driver drivers[] = {
     {450, 110, 70}, {455, 111, 71}, {460, 112, 72}, {465, 113, 73}, {470, 114, 74}, {495, 115, 75}, {510, 116, 76},
     {515, 117, 77}, {520, 118, 78}, {525, 120, 80}, {530, 121, 81}, {535, 122, 82}, {545, 123, 83}, {550, 124, 84},
     {555, 125, 85}, {560, 126, 85}, {565, 127, 86}, {570, 128, 87}, {575, 129, 88}, {580, 130, 90}, {590, 131, 91},
-    {595, 132, 92}, {610, 133, 93}, {615, 134, 94},
+    {595, 132, 92}, {610, 133, 93}, {615, 134, 94}, {620, 135, 95},
 };
 
 static const struct {

@@ -226,7 +226,7 @@ def test_damage_fails_and_is_in_sarif(copied: Place, cut: Path, tmp_path: Path) 
     assert copied.run("inspect", str(cut), "--require", "7.5", "--sarif", str(tmp_path / "a")).returncode == 6
     done = copied.run("inspect", str(cut), "--deep", "--sarif", str(tmp_path / "found.sarif"))
     assert done.returncode == 6
-    assert done.stderr.splitlines()[0] == "error: images do not unpack to what their headers say"
+    assert done.stderr.splitlines()[0] == "error: images are damaged, or lack the kernels of their containers"
     assert done.stderr.splitlines()[1].startswith(f"error {DAMAGE}")
     (run,) = json.loads((tmp_path / "found.sarif").read_text())["runs"]
     assert [(one["ruleId"], one["level"]) for one in run["results"]] == [("A010", "error"), ("A013", "note")]

@@ -55,6 +55,7 @@ def read(shop: Wiring, source: Path) -> tuple[dict[str, Any], str]:
     [
         (PLUGIN, "plugin", "1.24.4"),
         (CLASSIC, "provider", None),
+        (provider("CreateEpFactories", "GetProvider", "ReleaseEpFactory"), "provider", None),
         (provider("CreateEpFactories", constants=b"\x001.9.0\x001.24.4\x00"), "plugin", "1.9.0"),
         (provider("CreateEpFactories", constants=b""), "plugin", None),
         (provider("Other"), None, None),

@@ -163,6 +163,11 @@ def test_an_archive_behind_a_program_is_seen(behind: bytes, kind: str) -> None:
     assert archive_behind(library + behind, read_sections(library)) == kind
 
 
+def test_an_archive_of_pyinstaller_in_a_section_is_seen() -> None:
+    program = elf({"pydata": bytes(1 << 14) + b"MEI\x0c\x0b\x0a\x0b\x0e" + bytes(80)})
+    assert archive_behind(program, read_sections(program)) == "an archive of PyInstaller"
+
+
 def test_a_function_that_no_other_file_brings_is_linked_in() -> None:
     names = b"\0cudnnCreate\0cublasCreate_v2\0"
     assert static_libraries(names, ["libc.so.6"]) == ("cuDNN", "cuBLAS")

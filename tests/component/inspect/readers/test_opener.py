@@ -467,6 +467,8 @@ def test_a_debian_package_is_no_archive_of_objects(opener: Opener, work: Path, t
         ("a.rar", b"Rar!\x1a\x07\x01\0"),
         ("a.cab", b"MSCF\0\0\0\0"),
         ("a.so.gz", gzip.compress(LIBRARY * 9)),
+        ("a.cpio", b"070707"),
+        ("a.txt.gz", b"\x1f\x8b\x08\0\0\0\0\0\x02\x03+I\xad(\x01\0\xc7\xa7\x8b;\x04\0\0\0"),
     ],
 )
 def test_formats_that_are_not_opened_are_told_alike(

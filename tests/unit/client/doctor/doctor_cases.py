@@ -266,6 +266,9 @@ CASES: dict[str, Observations] = {
     # cuda.h: the application has loaded a stub library; NVIDIA/warp#219 had its folder on the search path
     "D034: 34": failing(34, "CUDA_ERROR_STUB_LIBRARY"),
     "D101: docker run without --gpus": bare(system=DOCKER, kernel=IN_SIGHT),
+    "D028 D101: docker run without --gpus, and an application's error 999": bare(
+        system=DOCKER, kernel=IN_SIGHT, trial=SessionTrial("cuda", "unknown error 999", 999)
+    ),
     "D101: a container, and the host's card alone": bare(system=DOCKER, kernel=Kernel(cards=(RTX3060,))),
     "D102: NVIDIA_VISIBLE_DEVICES=void": bare(system=replace(DOCKER, nvidia_visible="void"), kernel=IN_SIGHT),
     "D103: utility, no compute": answering(MISSING, system=replace(DOCKER, nvidia_capabilities="utility")),

@@ -49,7 +49,6 @@ class Proof(_Closed):
     package: str
     sha256: str
     """Of the package's archive."""
-    variant: str
     host: str
     """ONNX Runtime's version, as the host library says it; empty where it did not answer."""
     own_libraries: bool

@@ -51,8 +51,6 @@ class Proof(_Closed):
     """Of the package's archive."""
     host: str
     """ONNX Runtime's version, as the host library says it; empty where it did not answer."""
-    own_libraries: bool
-    """Whether CUDA's libraries were the package's own; else they were others of the machine."""
     models: Tuple[ModelResult, ...]
 
 

@@ -53,7 +53,6 @@ def test_the_official_provider_places_nodes_as_elsewhere_and_its_numbers_are_wro
     assert done.returncode == 0, done.stdout + done.stderr
     said = proof(dist / "kit", capability, tmp_path)
     results = {one["name"]: one for one in said["models"]}
-    assert said["own_libraries"] is False
     for model in (one for one in models() if one.name in {"magika", "minilm"}):
         counts, result = place(pairs.official(said["host"]), model, capability).counts, results[model.name]
         assert (result["cuda"], result["nodes"]) == (counts[CUDA_PROVIDER], sum(counts.values()))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from types import MappingProxyType
 from typing import Iterable, Mapping, Optional
 
 from builder.client.commands.environment import DYLIB
@@ -52,9 +51,7 @@ def stated_host(said: str, context: CommandContext) -> Optional[ApplicationHost]
     return _library(path, "--host", context)
 
 
-def found_host(
-    context: CommandContext, info: Mapping[str, object] = MappingProxyType({})
-) -> Optional[ApplicationHost]:
+def found_host(context: CommandContext, info: Mapping[str, object]) -> Optional[ApplicationHost]:
     """Return the host of ``ORT_DYLIB_PATH``, else of ``info``, else of the running Python; else ``None``.
 
     ``info`` is an installed plug-in's, with the path of the host that it was installed for.

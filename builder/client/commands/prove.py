@@ -32,7 +32,7 @@ from builder.files.digest import Digest, sha256_of
 from builder.files.disk import absolute
 from builder.formats.json_values import json_text, read_document, to_json
 from builder.formats.manifest import Manifest
-from builder.formats.package_names import LIB, form_of
+from builder.formats.package_names import form_of
 from builder.formats.proof import FORMAT, ModelResult, Proof, SampleModel, SampleSet, finding_of
 from builder.formats.session_log import CUDA_PROVIDER
 
@@ -68,9 +68,6 @@ def answer_prove(
         for model in models:
             tried[model] = trials.measure(host, provider, place, model.name)
             context.say(f"{model.name}: {tried[model].failure or 'ran on the card and on the CPU'}")
-        loaded = {Path(path).parent for one in tried.values() for path in one.loaded}
-        own = loaded <= {host.parent.resolve(), (folder / LIB).resolve()}
-        own &= all((folder / entry.path).is_file() for entry in manifest.absent)
     proof = Proof(
         format=FORMAT,
         date=context.now().date().isoformat(),
@@ -80,7 +77,6 @@ def answer_prove(
         package=manifest.name,
         sha256=str(info.get("sha256")),
         host=next((one.version for one in tried.values() if one.version), ""),
-        own_libraries=own,
         models=tuple(_result(model, place, one) for model, one in tried.items()),
     )
     file = absolute(Path(f"ortpacks-proof-{capability}.json"))

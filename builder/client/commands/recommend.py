@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Dict, Iterator, Mapping, Optional, Sequence, Tuple
+from typing import Dict, Iterator, Mapping, Optional, Sequence
 
 from builder.client.commands.select_package import (
     ModelVerdict,
@@ -117,7 +117,11 @@ def _try_models(
     Where no line of the table fits, all files are opened with the package's provider. Raises
     ``IntegrityError`` or ``NothingToDoError`` where the installed package cannot be used.
     """
-    host, manifest = _verified_host(prefix)
+    verdict = verified_package(prefix)
+    manifest = verdict.manifest
+    if manifest.plugin:
+        raise no_host(manifest, "--try")
+    host = require_host(verdict.folder, manifest)
     if not rules:
         for model, file in files.items():
             yield _tried(trials, host, manifest, model, file, manifest.provider)
@@ -159,17 +163,6 @@ def verified_package(prefix: Prefix) -> Verification:
         first, *others = verdict.problems
         raise IntegrityError(first, details=others, advice="Run install again.")
     return verdict
-
-
-def _verified_host(prefix: Prefix) -> Tuple[Path, Manifest]:
-    """Return the host library of the installed package, and its manifest.
-
-    Raises as ``verified_package``, also for a package that lists no host library, or a plug-in.
-    """
-    verdict = verified_package(prefix)
-    if verdict.manifest.plugin:
-        raise no_host(verdict.manifest, "--try")
-    return require_host(verdict.folder, verdict.manifest), verdict.manifest
 
 
 def _by_trial(rules: Sequence[ModelRule], attempts: Sequence[Attempt], verdict: ModelVerdict) -> ModelVerdict:

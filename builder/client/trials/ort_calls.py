@@ -47,8 +47,6 @@ KINDS = {"f32": FLOAT, "i32": 6, "i64": 7}
 WARM_UPS, RUNS, MEASURE_SECONDS = 3, 50, 5.0
 """Runs of a model that are not timed, the most that are, and the seconds after which no other begins."""
 
-FIRST_WITH_PLUGINS = [1, 22]
-
 NUMBERS = (1.5, 2.25)
 """Two numbers that are exact in binary, as their sum is."""
 
@@ -65,7 +63,7 @@ def append(runtime: OrtApi, env: ctypes.c_void_p, options: ctypes.c_void_p, prov
         none = ctypes.c_void_p()
         runtime.call("SessionOptionsAppendExecutionProvider", options, name, none, none, ctypes.c_size_t(0))
     elif os.path.isabs(provider):  # noqa: PTH117 one import less
-        register(runtime, env, provider)
+        runtime.register(env, provider)
         runtime.append_plugin(env, options)
 
 
@@ -118,13 +116,6 @@ def loaded(runtime: OrtApi, provider: str) -> None:
     env, options = prepared(runtime, provider)
     runtime.release("ReleaseSessionOptions", options)
     runtime.release("ReleaseEnv", env)
-
-
-def register(runtime: OrtApi, env: ctypes.c_void_p, plugin: str) -> None:
-    """Register a plug-in. Raises ``OSError`` where the host knows no plug-ins."""
-    if [int(part) for part in runtime.version.split(".")[:2]] < FIRST_WITH_PLUGINS:
-        raise OSError(f"version {runtime.version} registers no plug-ins")
-    runtime.register(env, plugin)
 
 
 def model() -> bytes:
@@ -212,7 +203,7 @@ def answer(what: str, host: str, provider: str, model: str = "", name: str = "")
         runtime = OrtApi(host)
         if what == "register":
             env, _ = prepared(runtime, "cpu")
-            register(runtime, env, provider)
+            runtime.register(env, provider)
             runtime.release("ReleaseEnv", env)
         elif what == "load":
             loaded(runtime, provider)

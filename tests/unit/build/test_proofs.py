@@ -31,7 +31,6 @@ PROOF = Proof(
     package=PACKAGE.name,
     sha256="a" * 64,
     host=PACKAGE.onnxruntime.version,
-    own_libraries=True,
     models=(RAN,),
 )
 

@@ -103,7 +103,8 @@ def problems_of(
     if entry is None:
         yield f"sha256: no package of the release has {proof.sha256!r}"
         return
-    registers = entry.plugin and host_refusal(ApplicationHost("", proof.host), entry.plugin) is None
+    stock = re.fullmatch(r"[\d.]+", proof.host) and entry.plugin
+    registers = stock and host_refusal(ApplicationHost("", proof.host), stock) is None
     ran = any(model.difference is not None for model in proof.models)
     named = str(capability_of_product(proof.card) or proof.capability)
     can_be = {

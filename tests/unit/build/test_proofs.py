@@ -54,7 +54,13 @@ def test_a_proof_that_can_be_true_is_taken(tmp_path: Path) -> None:
 
 def test_a_plugins_host_is_any_that_registers_it() -> None:
     plugin = PluginEntry("lib/p.so", ("CUDAExecutionProvider",), "1.24.4", 30, None)
-    for host, wrong in (("1.32.0", set()), ("1.24.4", set()), ("1.24.3", {"host"}), ("", {"host"})):
+    for host, wrong in (
+        ("1.32.0", set()),
+        ("1.24.4", set()),
+        ("1.24.3", {"host"}),
+        ("1.32.0 of me", {"host"}),
+        ("", {"host"}),
+    ):
         assert keys(replace(PROOF, host=host), replace(PACKAGE, plugin=plugin)) == wrong
 
 

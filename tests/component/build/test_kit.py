@@ -45,6 +45,7 @@ def test_the_kit_of_plugins_computes_in_the_stock_host_inside(
     wiring: Wiring, tmp_path: Path, shell: str
 ) -> None:
     make_kit(wiring, architectures("61,86"), 60)
+    assert [path.suffix for path in (wiring.dist / "kit/packages").iterdir()] == [".gz", ".gz"]
     for capability, variant, code in (("8.6", "modern", 0), ("6.1", "legacy", 0), ("9.0", "", 9)):
         stated = {"ORTPACKS_FORCE_CC": capability, "ORTPACKS_FORCE_DRIVER": DRIVER, "PYTHON": sys.executable}
         gpus = machine_with_gpus(Path(tempfile.mkdtemp(dir=tmp_path)))

@@ -44,7 +44,8 @@ def release_of_plugins(folder: Path) -> Path:
     """Write a release, ``folder/release``, with packages that have the double inside."""
     files = {name: content for name, content in FILES.items() if name != HOST}
     files[ENTRY.library] = compiled(folder / "plugin.so").read_bytes()
-    return write_release(folder / "release", files=files, builds=[PLUGINS]).parent
+    forms = (".tar.zst", ".tar.gz")
+    return write_release(folder / "release", files=files, builds=[PLUGINS], forms=forms).parent
 
 
 @dataclass(frozen=True)

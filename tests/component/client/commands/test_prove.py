@@ -24,7 +24,7 @@ from tests.answers.card import needs_compiler
 from tests.doubles.library import APPEND_CUDA, CREATE_SESSION, library
 from tests.doubles.machine import Machine
 from tests.doubles.plugin import release_of_plugins
-from tests.doubles.release import PLUGINS, name_of, replace_host
+from tests.doubles.release import PLUGINS, name_of, replace_host, write_release
 from tests.support import ran
 from tests.support.schemas import schema
 
@@ -113,6 +113,12 @@ def test_nothing_is_written_where_it_cannot_or_may_not_be(
     machine.env = {"ORTPACKS_FORCE_CC": "none"}
     assert machine.run(*proving) == 3
     machine.env = {"ORTPACKS_FORCE_CC": "8.6"}
+    plugins = write_release(tmp_path / "plugins", builds=[PLUGINS]).parent
+    plugin = ("--package", str(plugins / f"{name_of('modern', build=PLUGINS)}.tar.zst"))
+    assert (machine.run(*proving, *plugin), "there is no host" in machine.err) == (3, True)
+    (tmp_path / "old.so").write_bytes(library("1.23.2"))
+    machine.env |= {"ORT_DYLIB_PATH": str(tmp_path / "old.so")}
+    assert (machine.run(*proving, *plugin), "is too old" in machine.err) == (3, True)
     (machine.lib / "libonnxruntime.so.1").write_bytes(b"")
     assert machine.run(*proving) == 7
     assert not (tmp_path / PROOF).exists()
@@ -132,7 +138,7 @@ def test_an_archive_is_run_where_it_claims_the_card(
 def test_a_plugin_is_proved_in_the_stock_host_that_it_was_installed_for(
     tmp_path: Path, samples: Path, pyz: Path
 ) -> None:
-    """The double computes on the CPU, so its numbers are right."""
+    """The double computes on the CPU, so its numbers are right. The client's Python has no onnxruntime."""
     matrix = b64encode(struct.pack("<4f", 1, 2, 3, 4)).decode()
     product = SampleModel("product", 1e-3, (f"x:f32:2x2:{matrix}",), ("y",))
     (samples / "product.onnx").write_bytes(ONE_NODE)
@@ -144,7 +150,7 @@ def test_a_plugin_is_proved_in_the_stock_host_that_it_was_installed_for(
     install = ("install", *release, "--form", "plugin", "--host", str(host))
     for words in (install, ("prove", "--samples", str(samples))):
         gpus = machine_with_gpus(Path(tempfile.mkdtemp(dir=tmp_path)))
-        done = ran([*gpus, sys.executable, str(pyz), *words, "--yes"], cwd=tmp_path, env=env)
+        done = ran([*gpus, sys.executable, "-S", str(pyz), *words, "--yes"], cwd=tmp_path, env=env)
         if "unshare" in done.stderr:
             pytest.skip(f"no mount namespace here: {done.stderr.strip()}")
         assert done.returncode == 0, done.stderr

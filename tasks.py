@@ -330,17 +330,14 @@ def cards(_context: Context, add: list[str], index: str | None = None, dist: str
 @verb(
     iterable=["arch"],
     arch="architecture of a card, 61; may be given more than once (default: no package, only models)",
-    variant="take the package of this variant",
     limit="most MB of the whole folder",
 )
-def kit(
-    _context: Context, arch: list[str], variant: str | None = None, limit: int = 60, dist: str | None = None
-) -> None:
+def kit(_context: Context, arch: list[str], limit: int = 60, dist: str | None = None) -> None:
     """Make dist/kit: one folder that proves a card on a machine without a network, by its prove.sh."""
     from builder.build.verbs.kit import make_kit  # noqa: PLC0415 - onnx is slow to import
 
     wanted = parse_architectures("arch", ",".join(arch)) if arch else ()
-    make_kit(make_wiring(dist), wanted, variant, limit)
+    make_kit(make_wiring(dist), wanted, limit)
 
 
 @verb(

@@ -21,8 +21,11 @@ found=$(folders | while IFS= read -r folder; do
         if [ -e "$file" ]; then printf ':%s' "$folder" && break; fi
     done
 done)
-echo "NVIDIA libraries: ${found:-those of the loader's cache}" >&2
+echo "NVIDIA libraries: ${found:-only those of the system}" >&2
 [ -z "$found" ] || export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-${found#:}}${LD_LIBRARY_PATH:+$found}"
+for host in "$kit"/host/*; do
+    [ ! -e "$host" ] || export ORT_DYLIB_PATH="$host" # in which plug-ins run
+done
 limit='timeout -k 10 440'
 command -v timeout >/dev/null || limit=''
 for package in "$kit"/packages/*; do

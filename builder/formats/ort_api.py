@@ -14,6 +14,8 @@ import sys
 from functools import cached_property
 from typing import ClassVar, List, Mapping, Sequence, Union
 
+from builder.formats.session_log import CUDA_PROVIDER
+
 API_VERSION = 12
 """The oldest version of the API that has every function of ``OrtApi.functions`` up to 218. The table that a
 host gives for it is that of its own version."""
@@ -37,6 +39,9 @@ ERROR_KINDS = (
 _ARENA, _DEFAULT_MEMORY = 1, 0
 """Values of ``OrtAllocatorType`` and ``OrtMemType``."""
 
+NO_GPU = "lists no GPU"
+"""The end of the message where a plug-in has no device."""
+
 _CALL = ctypes.CFUNCTYPE(ctypes.c_void_p)
 """Type of the table's functions that return a status or null; the arguments have C types of their own."""
 
@@ -54,6 +59,11 @@ class OrtStatusError(Exception):
         super().__init__(f"{kind}: {message}")
         self.kind = kind
         self.message = message
+
+
+def ort_path(path: str) -> object:
+    """Return a path as ``ORTCHAR_T*``."""
+    return ctypes.c_wchar_p(path) if os.name == "nt" else ctypes.c_char_p(os.fsencode(path))
 
 
 class OrtApi:
@@ -94,6 +104,9 @@ class OrtApi:
         "ReleaseCUDAProviderOptions": 208,
         "SessionOptionsAppendExecutionProvider": 216,
         "RegisterExecutionProviderLibrary": 301,
+        "GetEpDevices": 303,
+        "SessionOptionsAppendExecutionProvider_V2": 304,
+        "EpDevice_EpName": 312,
     }
     """Each function's index in the table."""
 
@@ -141,6 +154,22 @@ class OrtApi:
             self.call("SessionOptionsAppendExecutionProvider_CUDA_V2", options, cuda)
         finally:
             self.release("ReleaseCUDAProviderOptions", cuda)
+
+    def register(self, env: ctypes.c_void_p, plugin: str) -> None:
+        """Register a plug-in under its usual name; its libraries are loaded. Raises ``OrtStatusError``."""
+        name = ctypes.c_char_p(CUDA_PROVIDER.encode())
+        self.call("RegisterExecutionProviderLibrary", env, name, ort_path(plugin))
+
+    def append_plugin(self, env: ctypes.c_void_p, options: ctypes.c_void_p) -> None:
+        """Add the first GPU of the plug-in that is registered. Raises ``OrtStatusError``, also for no GPU."""
+        count, listed = ctypes.c_size_t(), ctypes.POINTER(ctypes.c_void_p)()
+        self.call("GetEpDevices", env, ctypes.byref(listed), ctypes.byref(count))
+        name_of = _TEXT(self._address("EpDevice_EpName"))
+        gpus = [one for one in listed[: count.value] if name_of(one) == CUDA_PROVIDER.encode()]
+        if not gpus:
+            raise OrtStatusError("EP_FAIL", f"the plug-in {NO_GPU}")
+        first, one, none = (ctypes.c_void_p * 1)(gpus[0]), ctypes.c_size_t(1), ctypes.c_size_t(0)
+        self.call("SessionOptionsAppendExecutionProvider_V2", options, env, first, one, None, None, none)
 
     @cached_property
     def _memory(self) -> ctypes.c_void_p:

@@ -49,11 +49,8 @@ class Proof(_Closed):
     package: str
     sha256: str
     """Of the package's archive."""
-    variant: str
     host: str
     """ONNX Runtime's version, as the host library says it; empty where it did not answer."""
-    own_libraries: bool
-    """Whether CUDA's libraries were the package's own; else they were others of the machine."""
     models: Tuple[ModelResult, ...]
 
 

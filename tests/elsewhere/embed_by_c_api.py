@@ -19,12 +19,12 @@ INT64 = 7
 def main(root: str, library: str, model: str, inputs: str) -> None:
     sys.path.insert(0, root)
     from builder.client.trials import ort_calls as ort  # noqa: PLC0415 - imported from ``root``
-    from builder.formats.ort_api import OrtApi  # noqa: PLC0415
+    from builder.formats.ort_api import OrtApi, ort_path  # noqa: PLC0415
 
     runtime = OrtApi(library)
     env = runtime.make("CreateEnv", ctypes.c_int(ort.LOG_ERRORS), ctypes.c_char_p(b"test"))
     options = runtime.make("CreateSessionOptions")
-    session = runtime.make("CreateSession", env, ort.ort_path(model), options)
+    session = runtime.make("CreateSession", env, ort_path(model), options)
     rows = json.loads(Path(inputs).read_text(encoding="utf-8"))
     numbers, tensors = [], {}
     for name, table in rows.items():

@@ -53,7 +53,6 @@ def test_the_official_provider_places_nodes_as_elsewhere_and_its_numbers_are_wro
     assert done.returncode == 0, done.stdout + done.stderr
     said = proof(dist / "kit", capability, tmp_path)
     results = {one["name"]: one for one in said["models"]}
-    assert said["own_libraries"] is False
     for model in (one for one in models() if one.name in {"magika", "minilm"}):
         counts, result = place(pairs.official(said["host"]), model, capability).counts, results[model.name]
         assert (result["cuda"], result["nodes"]) == (counts[CUDA_PROVIDER], sum(counts.values()))
@@ -68,7 +67,7 @@ def test_the_official_provider_places_nodes_as_elsewhere_and_its_numbers_are_wro
 def test_a_minimal_package_fits_and_runs_no_node_on_the_card(
     legacy_package: Path, dist: Path, tmp_path: Path
 ) -> None:
-    done, kit = invoke("kit", "--variant", "legacy", "--dist", dist), dist / "kit"
+    done, kit = invoke("kit", "--arch", "61", "--dist", dist), dist / "kit"
     assert done.returncode == 0, done.stdout + done.stderr
     assert sum(file.stat().st_size for file in kit.rglob("*") if file.is_file()) <= 60_000_000
     findings = {one["finding"] for one in proof(kit, "6.1", tmp_path)["models"]}

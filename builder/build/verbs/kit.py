@@ -5,20 +5,24 @@ from __future__ import annotations
 import shutil
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
 
-from builder.client.selection.reasons import RUNS
+from builder.client.selection.select import select
+from builder.config.inputs import PLUGIN_HOSTS, host_wheel
 from builder.errors import NoCompatiblePackageError
-from builder.facts.gpu.architectures import Arch
+from builder.facts.gpu.architectures import Arch, Capability
+from builder.facts.gpu.devices import Device
 from builder.files.atomic_write import replace_folder, scratch_folder, write_file
 from builder.files.digest import size_of
-from builder.formats.index import LAYOUTS
+from builder.formats.index import build_index, offers
 from builder.formats.json_values import json_text
 from builder.formats.manifest import Manifest
-from builder.formats.package_names import CLIENT, HOSTS, LIB, LINUX, REDUCED, Form, Profile, form_of
+from builder.formats.package_names import CLIENT, LINUX, Form, Profile, form_of
 from builder.formats.proof import FORMAT, SampleModel, SampleSet
+from builder.formats.stored_file import StoredFile
 from builder.io.archive.client_zipapp import build_client
 from builder.io.archive.unpacking import manifest_of
 from builder.io.wiring import Wiring
@@ -26,27 +30,35 @@ from builder.prove.sample_models import selftest_trials
 from builder.prove.selftest import SelftestTrial, trials_for
 from builder.publish.locations import archives_in
 
+_HOST = 25_000_000
+"""Bytes that the oldest stock host, the smallest, takes at most."""
+
 _SMALL = 10_000_000
 """A model of fewer bytes is in every kit; a larger one where there is room left."""
 
 
-def make_kit(wiring: Wiring, architectures: Sequence[Arch], variant: str | None, limit: int) -> None:
+def make_kit(wiring: Wiring, architectures: Sequence[Arch], limit: int) -> None:
     """Make ``dist/kit``, a folder of at most ``limit`` MB.
 
     It has the self-test's models, the client, a script that runs it all, and a package of ``dist`` for each
-    of ``architectures``, or one of ``variant``, or none. Raises ``NoCompatiblePackageError`` where no package
-    fits, and ``DiskError``.
+    of ``architectures``; for a plug-in also a stock host. Raises ``NoCompatiblePackageError`` where no
+    package fits, and ``DiskError``.
     """
-    trials = selftest_trials(wiring.store(wiring.lock, wiring.reporter), wiring.cache / "made")
+    store = wiring.store(wiring.lock, wiring.reporter)
+    trials = selftest_trials(store, wiring.cache / "made")
     kit, left = wiring.dist / "kit", limit * 1_000_000
     with scratch_folder(kit, needed=left) as part:
-        for name in ("models", "packages"):
+        for name in ("models", "packages", "host"):
             (part / name).mkdir(parents=True)
         script = Path(shutil.copy(wiring.templates / "prove.sh", part))
         script.chmod(0o755)
         left -= size_of(script) + size_of(build_client(wiring.root, part / CLIENT, None))
         left -= sum(_size(trial) for trial in trials if _size(trial) < _SMALL)
-        for package, manifest in _chosen(wiring, architectures, variant, left).items():
+        chosen = _chosen(wiring, architectures, left)
+        if any(manifest.plugin for manifest in chosen.values()):
+            (host,) = store.unpack(host_wheel(PLUGIN_HOSTS[0])).glob("*/capi/libonnxruntime.so.*")
+            left -= size_of(Path(shutil.copy(host, part / "host")))
+        for package, manifest in chosen.items():
             trials = trials_for(manifest, trials)
             left -= size_of(Path(shutil.copy(package, part / "packages")))
             if manifest.onnxruntime.profile == Profile.MINIMAL.value:
@@ -74,43 +86,24 @@ def _sample(trial: SelftestTrial) -> SampleModel:
     )
 
 
-def _chosen(
-    wiring: Wiring, architectures: Sequence[Arch], variant: str | None, room: int
-) -> Mapping[Path, Manifest]:
-    """Return the packages of ``dist`` that run most of those that fit into ``room`` bytes together."""
-    wanted: Sequence[Arch | None] = architectures or ([None] if variant else [])
-    there = {package: manifest_of(package) for package in archives_in(wiring.dist)} if wanted else {}
-    best_first = sorted(there, key=lambda package: _rank(package, there[package]))
-    taken: dict[Path, Manifest] = {}
-    for arch in wanted:
-        left = room - sum(map(size_of, taken))
-        fitting = (
-            package
-            for package in best_first
-            if variant in {None, there[package].variant} and _runs(there[package], arch)
-            if package in taken or size_of(package) <= left
-        )
-        if (best := next(fitting, None)) is None:
+def _chosen(wiring: Wiring, architectures: Sequence[Arch], room: int) -> Mapping[Path, Manifest]:
+    """Return the packages of ``dist`` that the client chooses among those that fit into ``room`` bytes."""
+    there = {path.name: manifest_of(path) for path in archives_in(wiring.dist)} if architectures else {}
+    sizes = {name: size_of(wiring.dist / name) + _HOST * bool(there[name].plugin) for name in there}
+    files = [(manifest, StoredFile(name, sizes[name], "0" * 64)) for name, manifest in there.items()]
+    index = build_index("kit", files, ())
+    taken: dict[str, Manifest] = {}
+    for arch in architectures:
+        left = room - sum(sizes[name] for name in taken)
+        fitting = [one for one in index.packages if one.size <= left or one.file in taken]
+        card = Device(0, "", "a card", Capability(arch.major, arch.minor), None, None)
+        choice = select([card], replace(index, packages=tuple(fitting)), LINUX)
+        if choice.package is None or not choice.on_gpu:
             raise NoCompatiblePackageError(
-                f"--{f'arch {arch}' if arch else f'variant {variant}'}: no package for it in {wiring.dist} "
-                f"fits into the {max(left, 0) / 1e6:.0f} MB that are left of the kit.",
+                f"--arch {arch}: no package for it in {wiring.dist} fits into the {max(left, 0) / 1e6:.0f} "
+                "MB that are left of the kit.",
                 advice="Build a variant of this architecture alone, or a minimal one, or give --limit.",
             )
-        taken[best] = there[best]
-    return taken
-
-
-def _runs(manifest: Manifest, arch: Arch | None) -> bool:
-    """Return whether a package with a host library for Linux claims a card of ``arch``, or any card."""
-    claims = manifest.capabilities
-    runs = claims.get(f"{arch.major}.{arch.minor}") in RUNS if arch else bool({*RUNS} & {*claims.values()})
-    has_host = f"{LIB}{HOSTS[LINUX]}" in {file.path for file in manifest.files}
-    return has_host and manifest.platform == LINUX and runs
-
-
-def _rank(package: Path, manifest: Manifest) -> tuple[int, bool, int, int]:
-    """Return a key by which the best package is first: profile; gzip, which every Python reads; layout."""
-    profile = manifest.onnxruntime.profile
-    reduced = REDUCED.index(profile) + 1 if profile in REDUCED else 0
-    is_zstd = form_of(package.name) is not Form.GZ
-    return reduced, is_zstd, LAYOUTS.index(manifest.layout), size_of(package)
+        best = min(offers(fitting, choice.package), key=lambda one: form_of(one.file) is not Form.GZ)
+        taken[best.file] = there[best.file]
+    return {wiring.dist / name: manifest for name, manifest in taken.items()}

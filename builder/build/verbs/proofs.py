@@ -13,6 +13,7 @@ import onnx
 from builder.build.verbs.releases.rebuilding import project_trust, release_web
 from builder.client.arguments import is_url, place
 from builder.client.install.source import locate
+from builder.client.selection.forms import ApplicationHost, host_refusal
 from builder.client.selection.reasons import RUNS
 from builder.facts.gpu.devices import parse_driver
 from builder.facts.gpu.table import capability_of_product
@@ -102,12 +103,13 @@ def problems_of(
     if entry is None:
         yield f"sha256: no package of the release has {proof.sha256!r}"
         return
+    stock = re.fullmatch(r"[\d.]+", proof.host) and entry.plugin
+    registers = stock and host_refusal(ApplicationHost("", proof.host), stock) is None
     ran = any(model.difference is not None for model in proof.models)
     named = str(capability_of_product(proof.card) or proof.capability)
     can_be = {
         "package": proof.package == entry.name,
-        "variant": proof.variant == entry.variant,
-        "host": proof.host == entry.onnxruntime.version or not (proof.host or ran),
+        "host": registers or proof.host == entry.onnxruntime.version or not (proof.host or ran),
         "capability": entry.capabilities.get(proof.capability) in RUNS,
         "card": _CARD.fullmatch(proof.card) and named == proof.capability,
         "driver": not [*problem_of_text(parse_driver, proof.driver, "")],

@@ -212,9 +212,7 @@ def examine(
     if verdict is not None:
         places.insert(0, verdict.folder)
         if verdict.manifest.plugin:
-            info = read_info(verdict.folder).get("plugin")
-            noted = info.get("host") if isinstance(info, dict) else None
-            observed = replace(observed, application=found_host(context, noted))
+            observed = replace(observed, application=found_host(context, read_info(verdict.folder)))
         trial, opened = _trials(verdict, observed, context, files)
         linux = context.platform.startswith("linux")
         observed = replace(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Iterable, Optional
+from typing import Iterable, Mapping, Optional
 
 from builder.client.commands.environment import DYLIB
 from builder.client.commands.python_distributions import distributions
@@ -51,11 +51,13 @@ def stated_host(said: str, context: CommandContext) -> Optional[ApplicationHost]
     return _library(path, "--host", context)
 
 
-def found_host(context: CommandContext, noted: object = None) -> Optional[ApplicationHost]:
-    """Return the host of ``ORT_DYLIB_PATH``, else ``noted``, else that of the running Python; else ``None``.
+def found_host(context: CommandContext, info: Mapping[str, object]) -> Optional[ApplicationHost]:
+    """Return the host of ``ORT_DYLIB_PATH``, else of ``info``, else of the running Python; else ``None``.
 
-    ``noted`` is the path of the host that a plug-in was installed for.
+    ``info`` is an installed plug-in's, with the path of the host that it was installed for.
     """
+    plugin = info.get("plugin")
+    noted = plugin.get("host") if isinstance(plugin, dict) else None
     for named, by in ((context.around.env.get(DYLIB), DYLIB), (noted, "install --host")):
         if isinstance(named, str) and is_file(Path(named)):
             return _library(Path(named), by, context)

@@ -11,14 +11,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Iterator, Mapping, Optional, Tuple
 
-from builder.client.commands.recommend import verified_host
+from builder.client.commands.hosts import found_host
+from builder.client.commands.recommend import verified_package
 from builder.client.context import CommandAnswer, CommandContext, require_yes
 from builder.client.install.prefix import Prefix, read_info
 from builder.client.install.source import locate
 from builder.client.install.unpack import extract, manifest_in, open_tar
 from builder.client.probe.detect import detect
+from builder.client.selection.forms import host_refusal
 from builder.client.selection.reasons import RUNS
-from builder.client.trials.try_out import OrtTrials, TryOut, host_of
+from builder.client.trials.try_out import OrtTrials, TryOut, require_host
 from builder.errors import (
     CheckFailedError,
     ConfigError,
@@ -29,6 +31,7 @@ from builder.files.atomic_write import write_file
 from builder.files.digest import Digest, sha256_of
 from builder.files.disk import absolute
 from builder.formats.json_values import json_text, read_document, to_json
+from builder.formats.manifest import Manifest
 from builder.formats.package_names import form_of
 from builder.formats.proof import FORMAT, ModelResult, Proof, SampleModel, SampleSet, finding_of
 from builder.formats.session_log import CUDA_PROVIDER
@@ -40,11 +43,7 @@ _NO_FIGURES: Mapping[str, Optional[float]] = {"difference": None, "gpu_ms": None
 
 
 def answer_prove(
-    context: CommandContext,
-    prefix: Prefix,
-    package: Optional[Path],
-    samples: Optional[Path],
-    write: Optional[Path],
+    context: CommandContext, prefix: Prefix, package: Optional[Path], samples: Optional[Path]
 ) -> CommandAnswer:
     """Run each model on the card and on the CPU and write a proof. Exit code 6 where something is wrong.
 
@@ -61,19 +60,14 @@ def answer_prove(
     capability = str(device.capability)
     models = read_document(SampleSet, place.read_bytes(), str(place), [FORMAT]).models
     trials = OrtTrials(context.around.ask, context.around.python)
-    with _opened(context, prefix, package) as (folder, sha256):
+    with _opened(context, prefix, package) as (folder, info):
         manifest = manifest_in(folder)
-        host = host_of(folder, manifest)
-        if host is None or manifest.capabilities.get(capability) not in RUNS:
-            raise NoCompatiblePackageError(
-                f"{manifest.name} has no host library, or does not claim to run on {capability}."
-            )
-        tried = {}
+        if manifest.capabilities.get(capability) not in RUNS:
+            raise NoCompatiblePackageError(f"{manifest.name} does not claim to run on {capability}.")
+        host, provider, tried = *_host(context, folder, manifest, info), {}
         for model in models:
-            tried[model] = trials.measure(host, place, model.name)
+            tried[model] = trials.measure(host, provider, place, model.name)
             context.say(f"{model.name}: {tried[model].failure or 'ran on the card and on the CPU'}")
-        own = all((folder / entry.path).is_file() for entry in manifest.absent)
-        own &= {Path(path).parent for one in tried.values() for path in one.loaded} <= {host.parent.resolve()}
     proof = Proof(
         format=FORMAT,
         date=context.now().date().isoformat(),
@@ -81,13 +75,11 @@ def answer_prove(
         capability=capability,
         driver=detection.driver or "",
         package=manifest.name,
-        sha256=sha256,
-        variant=manifest.variant,
+        sha256=str(info.get("sha256")),
         host=next((one.version for one in tried.values() if one.version), ""),
-        own_libraries=own,
         models=tuple(_result(model, place, one) for model, one in tried.items()),
     )
-    file = absolute(write or Path(f"ortpacks-proof-{capability}.json"))
+    file = absolute(Path(f"ortpacks-proof-{capability}.json"))
     context.say(json_text(proof))
     require_yes(context, f"Write this to {file}?")
     write_file(file, json_text(proof).encode())
@@ -98,17 +90,35 @@ def answer_prove(
 
 
 @contextmanager
-def _opened(context: CommandContext, prefix: Prefix, archive: Optional[Path]) -> Iterator[Tuple[Path, str]]:
-    """Yield a package's folder, with every file verified, and its archive's sha256."""
+def _opened(
+    context: CommandContext, prefix: Prefix, archive: Optional[Path]
+) -> Iterator[Tuple[Path, Mapping[str, object]]]:
+    """Yield a package's folder, with every file verified, and what is known of it: its archive's sha256."""
     if archive is None:
-        folder = verified_host(prefix)[0].parents[1]
-        yield folder, str(read_info(folder).get("sha256"))
+        folder = verified_package(prefix).folder
+        yield folder, read_info(folder)
         return
     (entry,) = locate(absolute(archive), context.web).index.packages
     with tempfile.TemporaryDirectory(prefix="ortpacks-prove-") as name:
         with open_tar(archive, form_of(entry.file), Digest(entry.size, entry.sha256)) as stream:
             extract(stream, entry.name, Path(name), entry.unpacked_size)
-        yield Path(name), entry.sha256
+        yield Path(name), {"sha256": entry.sha256}
+
+
+def _host(
+    context: CommandContext, folder: Path, manifest: Manifest, info: Mapping[str, object]
+) -> Tuple[Path, str]:
+    """Return a host library and the provider to run: a package's own host, or a stock one for a plug-in."""
+    if manifest.plugin is None:
+        return require_host(folder, manifest), manifest.provider
+    stock = found_host(context, info)
+    refusal = host_refusal(stock, manifest.plugin)
+    if refusal or stock is None or stock.library is None:
+        raise NothingToDoError(
+            f"{manifest.name}: {refusal or 'its host has no library of its own'}.",
+            advice="Name a stock host library in ORT_DYLIB_PATH.",
+        )
+    return Path(stock.library), str(folder / manifest.plugin.library)
 
 
 def _result(model: SampleModel, samples: Path, tried: TryOut) -> ModelResult:

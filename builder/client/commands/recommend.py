@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Dict, Iterator, Mapping, Optional, Sequence, Tuple
+from typing import Dict, Iterator, Mapping, Optional, Sequence
 
 from builder.client.commands.select_package import (
     ModelVerdict,
@@ -17,12 +17,11 @@ from builder.client.commands.show_gpus import profile_value
 from builder.client.context import CommandAnswer, CommandContext, ReleaseSource, Wish
 from builder.client.install.current import installed
 from builder.client.install.prefix import Prefix
-from builder.client.install.unpack import verify
+from builder.client.install.unpack import Verification, verify
 from builder.client.selection.reasons import limits
 from builder.client.selection.select import PackageChoice, fitting, usable_vram
-from builder.client.trials.try_out import OrtTrials, TryOut, host_of, model_file, no_host
+from builder.client.trials.try_out import OrtTrials, TryOut, model_file, no_host, require_host
 from builder.errors import IntegrityError, ValidationError
-from builder.files.safe_paths import bad_package
 from builder.formats.manifest import Manifest, ModelRule
 from builder.formats.missing_kernels import missing_kernel_cause
 from builder.formats.package_names import CPU
@@ -118,7 +117,11 @@ def _try_models(
     Where no line of the table fits, all files are opened with the package's provider. Raises
     ``IntegrityError`` or ``NothingToDoError`` where the installed package cannot be used.
     """
-    host, manifest = verified_host(prefix)
+    verdict = verified_package(prefix)
+    manifest = verdict.manifest
+    if manifest.plugin:
+        raise no_host(manifest, "--try")
+    host = require_host(verdict.folder, manifest)
     if not rules:
         for model, file in files.items():
             yield _tried(trials, host, manifest, model, file, manifest.provider)
@@ -150,22 +153,16 @@ def _tried(
     )
 
 
-def verified_host(prefix: Prefix) -> Tuple[Path, Manifest]:
-    """Return the installed host library, once the whole package is verified, and its manifest.
+def verified_package(prefix: Prefix) -> Verification:
+    """Return the installed package, once the whole of it is verified.
 
-    Raises ``IntegrityError`` where the package is damaged or lists no host library, ``NothingToDoError``
-    where no package is installed, or a plug-in is.
+    Raises ``IntegrityError`` where it is damaged, ``NothingToDoError`` where none is installed.
     """
     verdict = verify(installed(prefix))
     if verdict.problems:
         first, *others = verdict.problems
         raise IntegrityError(first, details=others, advice="Run install again.")
-    if verdict.manifest.plugin:
-        raise no_host(verdict.manifest, "--try")
-    host = host_of(verdict.folder, verdict.manifest)
-    if host is None:
-        raise bad_package(str(verdict.folder), "the package lists no host library")
-    return host, verdict.manifest
+    return verdict
 
 
 def _by_trial(rules: Sequence[ModelRule], attempts: Sequence[Attempt], verdict: ModelVerdict) -> ModelVerdict:

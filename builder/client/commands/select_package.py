@@ -106,7 +106,7 @@ def read_release_and_gpus(context: CommandContext, release: ReleaseSource, wish:
 def _host(context: CommandContext, said: Optional[str]) -> Optional[ApplicationHost]:
     from builder.client.commands.hosts import found_host, stated_host  # noqa: PLC0415 only plug-ins need it
 
-    return found_host(context) if said is None else stated_host(said, context)
+    return found_host(context, {}) if said is None else stated_host(said, context)
 
 
 def _models(file: Path) -> Tuple[ModelRule, ...]:

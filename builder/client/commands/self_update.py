@@ -37,11 +37,8 @@ _VERSION = re.compile(rb'^__version__ = "([0-9]{1,6}\.[0-9]{1,6}\.[0-9]{1,6})"$'
 _ROOT = "builder/client/root.json"
 """Path of the root in a client."""
 
-_OWNERS = (
-    ("__init__.py", "Python", "pip install --upgrade"),
-    ("package.json", "Node", "npm update"),
-)
-"""Who updates a client instead: a file beside it, the kind of package, and the command."""
+_UPDATES = {"__init__.py": "pip install --upgrade", "package.json": "npm update"}
+"""The command that updates the package that a client belongs to, by the file beside it."""
 
 _KEPT_FROM_YOU = "Somebody may hide newer releases from you. To install an older client, copy it by hand."
 
@@ -105,13 +102,10 @@ def _own(context: CommandContext) -> Path:
             "This program runs from its sources, not from an ortpacks.pyz.",
             advice="Update the sources as you got them, for example with git pull.",
         )
-    for mark, owner, update in _OWNERS:
+    for mark, update in _UPDATES.items():
         if (own.parent / mark).exists():
-            name = own.parent.name
-            raise NothingToDoError(
-                f"{own} belongs to the {owner} package {name}.",
-                advice=f"Update that: {update} {name.replace('_', '-')}.",
-            )
+            name = own.parent.name.replace("_", "-")
+            raise NothingToDoError(f"{own} belongs to the package {name}.", advice=f"Run {update} {name}.")
     return own
 
 

@@ -26,10 +26,9 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 from builder.client.probe.loaded import loaded_libraries
 from builder.formats.json_values import read_document
-from builder.formats.ort_api import OrtApi, OrtStatusError
+from builder.formats.ort_api import OrtApi, OrtStatusError, ort_path
 from builder.formats.proof import FORMAT as PROOF
 from builder.formats.proof import SampleModel, SampleSet, largest_difference
-from builder.formats.session_log import CUDA_PROVIDER
 
 NAMED = {"directml": b"DML", "coreml": b"CoreML"}
 """Execution providers that are enabled by ONNX Runtime's own name."""
@@ -48,14 +47,12 @@ KINDS = {"f32": FLOAT, "i32": 6, "i64": 7}
 WARM_UPS, RUNS, MEASURE_SECONDS = 3, 50, 5.0
 """Runs of a model that are not timed, the most that are, and the seconds after which no other begins."""
 
-FIRST_WITH_PLUGINS = [1, 22]
-
 NUMBERS = (1.5, 2.25)
 """Two numbers that are exact in binary, as their sum is."""
 
 
-def append(runtime: OrtApi, options: ctypes.c_void_p, provider: str) -> None:
-    """Add the provider to the session options.
+def append(runtime: OrtApi, env: ctypes.c_void_p, options: ctypes.c_void_p, provider: str) -> None:
+    """Add the provider to the session options; an absolute path is that of a plug-in.
 
     For ``cuda`` this loads the provider library and its dependencies, and uses no GPU yet.
     """
@@ -65,11 +62,9 @@ def append(runtime: OrtApi, options: ctypes.c_void_p, provider: str) -> None:
         name = ctypes.c_char_p(NAMED[provider])
         none = ctypes.c_void_p()
         runtime.call("SessionOptionsAppendExecutionProvider", options, name, none, none, ctypes.c_size_t(0))
-
-
-def ort_path(path: str) -> object:
-    """Return a path as ``ORTCHAR_T*``."""
-    return ctypes.c_wchar_p(path) if os.name == "nt" else ctypes.c_char_p(os.fsencode(path))
+    elif os.path.isabs(provider):  # noqa: PTH117 one import less
+        runtime.register(env, provider)
+        runtime.append_plugin(env, options)
 
 
 def gpu_memory_used(host: str) -> Optional[int]:
@@ -95,7 +90,7 @@ def prepared(runtime: OrtApi, provider: str, log: int = LOG_ERRORS) -> Sequence[
     env = runtime.make("CreateEnv", ctypes.c_int(LOG_ERRORS), ctypes.c_char_p(b"ortpacks"))
     options = runtime.make("CreateSessionOptions")
     runtime.call("SetSessionLogSeverityLevel", options, ctypes.c_int(log))
-    append(runtime, options, provider)
+    append(runtime, env, options, provider)
     return env, options
 
 
@@ -120,17 +115,6 @@ def loaded(runtime: OrtApi, provider: str) -> None:
     """Load the provider's libraries."""
     env, options = prepared(runtime, provider)
     runtime.release("ReleaseSessionOptions", options)
-    runtime.release("ReleaseEnv", env)
-
-
-def registered(runtime: OrtApi, plugin: str) -> None:
-    """Register a plug-in under its usual name. Raises ``OSError`` where the host knows no plug-ins."""
-    if [int(part) for part in runtime.version.split(".")[:2]] < FIRST_WITH_PLUGINS:
-        raise OSError(f"version {runtime.version} registers no plug-ins")
-    env = runtime.make("CreateEnv", ctypes.c_int(LOG_ERRORS), ctypes.c_char_p(b"ortpacks"))
-    runtime.call(
-        "RegisterExecutionProviderLibrary", env, ctypes.c_char_p(CUDA_PROVIDER.encode()), ort_path(plugin)
-    )
     runtime.release("ReleaseEnv", env)
 
 
@@ -162,16 +146,18 @@ def compute(runtime: OrtApi, provider: str) -> float:
     return _floats(runtime, total)[0]
 
 
-def measure(runtime: OrtApi, host: str, samples: Path, name: str) -> Dict[str, Optional[float]]:
-    """Run the model ``name`` of ``samples``, a ``models.json``, on CUDA and on the CPU.
+def measure(
+    runtime: OrtApi, host: str, provider: str, samples: Path, name: str
+) -> Dict[str, Optional[float]]:
+    """Run the model ``name`` of ``samples``, a ``models.json``, on the provider and on the CPU.
 
     Returns the largest difference (``None``: not comparable) and both median milliseconds of a run.
     """
     models = read_document(SampleSet, samples.read_bytes(), str(samples), [PROOF]).models
     sample = next(one for one in models if one.name == name)
     file = samples.with_name(f"{name}.onnx")
-    opened(runtime, host, "cuda", str(file))  # its log names the provider of each node
-    (theirs, cpu_ms), (ours, gpu_ms) = (timed(runtime, where, sample, file) for where in ("cpu", "cuda"))
+    opened(runtime, host, provider, str(file))  # its log names the provider of each node
+    (theirs, cpu_ms), (ours, gpu_ms) = (timed(runtime, where, sample, file) for where in ("cpu", provider))
     return {"difference": largest_difference(ours, theirs), "gpu_ms": gpu_ms, "cpu_ms": cpu_ms}
 
 
@@ -216,7 +202,9 @@ def answer(what: str, host: str, provider: str, model: str = "", name: str = "")
             return {"version": None, "gpu_memory": None, "figures": {}}
         runtime = OrtApi(host)
         if what == "register":
-            registered(runtime, provider)
+            env, _ = prepared(runtime, "cpu")
+            runtime.register(env, provider)
+            runtime.release("ReleaseEnv", env)
         elif what == "load":
             loaded(runtime, provider)
         elif what == "compute":
@@ -224,7 +212,7 @@ def answer(what: str, host: str, provider: str, model: str = "", name: str = "")
         elif what == "open":
             used = opened(runtime, host, provider, model)
         elif what == "measure":
-            figures = measure(runtime, host, Path(model), name)
+            figures = measure(runtime, host, provider, Path(model), name)
     except OrtStatusError as error:
         return {"failed": error.message}
     except (OSError, AttributeError, ValueError) as error:

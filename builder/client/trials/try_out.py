@@ -13,9 +13,10 @@ from builder.client.doctor.observations import SessionTrial
 from builder.client.probe.processes import Ask, ProcessAnswer, child
 from builder.errors import LoadError, NothingToDoError, ValidationError
 from builder.files.disk import absolute
+from builder.files.safe_paths import bad_package
 from builder.formats.manifest import Manifest
 from builder.formats.onnx_file import read_onnx
-from builder.formats.package_names import CPU, CUDA, HOSTS, LIB
+from builder.formats.package_names import CPU, HOSTS, LIB
 from builder.formats.session_log import Placement
 from builder.formats.text import printable
 
@@ -122,9 +123,12 @@ class OrtTrials:
         on_cpu = self._try(SESSION_SECONDS, "compute", str(host), CPU).failure is None
         return SessionTrial(provider, tried.failure, tried.code, on_cpu=on_cpu, loaded=tried.loaded)
 
-    def measure(self, host: Path, samples: Path, name: str) -> TryOut:
-        """Run a model of ``samples``, a ``models.json``, on CUDA and on the CPU; compare and time them."""
-        return self._try(MEASURE_SECONDS, "measure", str(host), CUDA, str(samples), name)
+    def measure(self, host: Path, provider: str, samples: Path, name: str) -> TryOut:
+        """Run a model of ``samples``, a ``models.json``, on the provider and on the CPU; compare and time.
+
+        ``provider`` is ``cuda``, or the path of a plug-in.
+        """
+        return self._try(MEASURE_SECONDS, "measure", str(host), provider, str(samples), name)
 
     def _try(self, seconds: float, *arguments: str) -> TryOut:
         try:
@@ -160,6 +164,14 @@ def host_of(folder: Path, manifest: Manifest) -> Optional[Path]:
     listed = {entry.path for entry in manifest.files}
     name = f"{LIB}{HOSTS.get(manifest.platform)}"
     return folder / name if name in listed else None
+
+
+def require_host(folder: Path, manifest: Manifest) -> Path:
+    """Return the path of the package's host library. Raises ``IntegrityError`` where it lists none."""
+    host = host_of(folder, manifest)
+    if host is None:
+        raise bad_package(str(folder), "the package lists no host library")
+    return host
 
 
 def no_host(manifest: Manifest, flag: str) -> NothingToDoError:

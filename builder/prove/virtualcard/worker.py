@@ -13,20 +13,17 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Self
 
 import numpy as np
 from onnx import helper
 
-from builder.formats.ort_api import OrtApi, OrtStatusError
-from builder.formats.session_log import CUDA_PROVIDER, Placement
+from builder.formats.ort_api import NO_GPU, OrtApi, OrtStatusError
+from builder.formats.session_log import Placement
 from builder.prove.virtualcard.sessions import NO_RUNTIME, CardAnswer, SessionJob
 
 _FATAL = 4
 """A value of ``OrtLoggingLevel``; lower levels are not logged, because errors are returned as statuses."""
-
-
-_NAME = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)
 
 _LOGGER = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, *[ctypes.c_char_p] * 4)
 """``OrtLoggingFunction``: parameter, severity, category, id, place in the source, message."""
@@ -38,13 +35,6 @@ class LoggedApi(OrtApi):
     With ``plugin`` its CUDA provider is this library's, registered when the first session asks for it. Use it
     as a context manager: the environment must end before the process does.
     """
-
-    functions: ClassVar[Mapping[str, int]] = {
-        **OrtApi.functions,
-        "GetEpDevices": 303,
-        "SessionOptionsAppendExecutionProvider_V2": 304,
-        "EpDevice_EpName": 312,
-    }
 
     def __init__(self, library: Path, log: Callable[[str, str], None], plugin: Path | None = None) -> None:
         """Load ``library``. ``log`` is called with place and message of each log line of verbose sessions.
@@ -72,18 +62,9 @@ class LoggedApi(OrtApi):
             super().append_cuda(options)
             return
         if not self._registered:
-            name = CUDA_PROVIDER.encode()
-            self.call("RegisterExecutionProviderLibrary", self.env, name, str(self._plugin).encode())
+            self.register(self.env, str(self._plugin))
             self._registered = True
-        count, listed = ctypes.c_size_t(), ctypes.POINTER(ctypes.c_void_p)()
-        self.call("GetEpDevices", self.env, ctypes.byref(listed), ctypes.byref(count))
-        name_of = _NAME(self._address("EpDevice_EpName"))
-        found = [one for one in listed[: count.value] if name_of(one) == CUDA_PROVIDER.encode()]
-        if not found:
-            raise OrtStatusError("EP_FAIL", f"{self._plugin.name} {NO_CUDA[-1]}")
-        first = (ctypes.c_void_p * 1)(found[0])
-        add, one, none = "SessionOptionsAppendExecutionProvider_V2", ctypes.c_size_t(1), ctypes.c_size_t(0)
-        self.call(add, options, self.env, first, one, None, None, none)
+        self.append_plugin(self.env, options)
 
     def __enter__(self) -> Self:
         return self
@@ -113,7 +94,7 @@ def _decoded(text: object) -> str:
     return text.decode(errors="replace") if isinstance(text, bytes) else ""
 
 
-NO_CUDA = ("CUDA failure", "Failed to load library", "lists no GPU")
+NO_CUDA = ("CUDA failure", "Failed to load library", NO_GPU)
 """Parts of messages for a missing device and for a CUDA provider that cannot be loaded."""
 
 

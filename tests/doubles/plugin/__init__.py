@@ -13,6 +13,7 @@ import pytest
 from builder.formats.json_values import json_text
 from builder.formats.manifest import Manifest, PluginEntry
 from builder.prove.virtualcard.sessions import machine_with_gpus
+from tests.doubles.release import FILES, HOST, PLUGINS, write_release
 from tests.support import ROOT, ran
 from tests.support.factories.releases import manifest
 from tests.support.tables import data_text
@@ -37,6 +38,14 @@ def described(name: str, capabilities: Mapping[str, str], oldest_host: str = "1.
     """Return the manifest of a package with the double."""
     entry = replace(ENTRY, oldest_host=oldest_host)
     return replace(manifest("modern"), name=name, capabilities=dict(capabilities), plugin=entry)
+
+
+def release_of_plugins(folder: Path) -> Path:
+    """Write a release, ``folder/release``, with packages that have the double inside."""
+    files = {name: content for name, content in FILES.items() if name != HOST}
+    files[ENTRY.library] = compiled(folder / "plugin.so").read_bytes()
+    forms = (".tar.zst", ".tar.gz")
+    return write_release(folder / "release", files=files, builds=[PLUGINS], forms=forms).parent
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ import pytest
 
 from builder.build.verbs.proofs import FOLDER, KnownModel, load_proof, problems_of, table
 from builder.errors import SchemaError
-from builder.formats.index import entry_of
+from builder.formats.index import IndexPackage, entry_of
 from builder.formats.json_values import json_text
+from builder.formats.manifest import PluginEntry
 from builder.formats.proof import ModelResult, Proof
 from builder.formats.stored_file import StoredFile
 from tests.support.factories.documents import manifest
@@ -29,15 +30,13 @@ PROOF = Proof(
     driver="580.65.06",
     package=PACKAGE.name,
     sha256="a" * 64,
-    variant=PACKAGE.variant,
     host=PACKAGE.onnxruntime.version,
-    own_libraries=True,
     models=(RAN,),
 )
 
 
-def keys(proof: Proof) -> set[str]:
-    found = problems_of(proof, [PACKAGE], MODELS, date(2026, 11, 30))
+def keys(proof: Proof, package: IndexPackage = PACKAGE) -> set[str]:
+    found = problems_of(proof, [package], MODELS, date(2026, 11, 30))
     return {problem.partition(":")[0] for problem in found}
 
 
@@ -53,13 +52,24 @@ def test_a_proof_that_can_be_true_is_taken(tmp_path: Path) -> None:
         assert load_proof(tmp_path / "p.json") == proof
 
 
+def test_a_plugins_host_is_any_that_registers_it() -> None:
+    plugin = PluginEntry("lib/p.so", ("CUDAExecutionProvider",), "1.24.4", 30, None)
+    for host, wrong in (
+        ("1.32.0", set()),
+        ("1.24.4", set()),
+        ("1.24.3", {"host"}),
+        ("1.32.0 of me", {"host"}),
+        ("", {"host"}),
+    ):
+        assert keys(replace(PROOF, host=host), replace(PACKAGE, plugin=plugin)) == wrong
+
+
 FORGED: dict[str, tuple[object, ...]] = {
     "date": ("yesterday", "2026-12-01"),
     "card": ("GPU stated by ORTPACKS_FORCE_CC", "NVIDIA H200", "x | y\n## z"),
     "driver": ("new",),
     "sha256": ("c" * 64,),
     "package": ("ortpacks-other-1-linux-x64",),
-    "variant": ("other",),
     "host": ("9.9.9", ""),
     "models": ((), (RAN, RAN)),
 }

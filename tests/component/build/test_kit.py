@@ -76,7 +76,7 @@ def test_a_kit_without_a_package_that_fits_is_not_made(
     wiring: Wiring, wanted: str, limit: int, room: str
 ) -> None:
     """A plug-in takes the room of its host, too, and no card is served by a package for the CPU."""
-    none = {"capabilities": {}, "driver": None, "sm": [], "cuda": None, "cudnn": None}
+    none: dict[str, object] = {"capabilities": {}, "driver": None, "sm": [], "cuda": None, "cudnn": None}
     write_release(wiring.dist, version="1.30.0", spoil=lambda told: told.update(none, provider="cpu"))
     with pytest.raises(NoCompatiblePackageError, match=f"--arch {wanted}: .* fits into the {room} MB"):
         make_kit(wiring, architectures(wanted), limit)

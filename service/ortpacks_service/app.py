@@ -182,8 +182,7 @@ async def _readyz(request: Request) -> Response:
 
 
 async def _providers(request: Request) -> Response:
-    reports = request.app.state.service.reports()
-    return JSONResponse({name: report.value() for name, report in reports})
+    return JSONResponse({name: report.value() for name, report in request.app.state.service.reports()})
 
 
 async def _metrics(request: Request) -> Response:

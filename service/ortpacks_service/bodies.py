@@ -219,6 +219,5 @@ def count_of(body: Mapping[str, Any], key: str, default: int, most: int, least: 
     """
     value = body.get(key, default)
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        wanted = f"a whole number from {least} to {most} is wanted"
-        raise RequestError(f"{key}: {wanted}, found {shown(value)[:20]}")
+        raise RequestError(f"{key}: a whole number, {least} to {most}, is wanted, found {shown(value)[:20]}")
     return value

@@ -27,7 +27,7 @@ _LIMITS = (("sentence_bert_config.json", "max_seq_length"), ("tokenizer_config.j
 _MAX_TOKENS, _MOST_TOKENS = 256, 1 << 15
 """The most tokens where no file has a limit, and where one has none that any model could mean (1e30)."""
 
-_LETTERS, _MOST_CHARACTERS = 64, 1 << 18
+_LETTERS, _MOST_CHARACTERS = 64, 1 << 17
 """The most characters for each token, and of all texts that the tokenizer gets at once.
 
 It reads a text to its end before it cuts tokens off, and takes 150 bytes of memory for a token.

@@ -119,6 +119,13 @@ class Found(StoredText):
     score: float
 
 
+class SearchAnswer(TypedDict):
+    """The nearest texts, nearest first; ``truncated`` has 0 if the text that was asked for was cut."""
+
+    results: list[Found]
+    truncated: list[int]
+
+
 FORMS: dict[str, tuple[Any, Any]] = {
     "POST /embed": (EmbedRequest | TeiRequest, EmbedAnswer | Vectors),
     "POST /": (TeiRequest, Vectors),
@@ -129,7 +136,7 @@ FORMS: dict[str, tuple[Any, Any]] = {
     "POST /add": (AddRequest, AddAnswer),
     "POST /delete": (DeleteRequest, dict[str, list[int]]),
     "GET /texts": (TextsQuery, TextsAnswer),
-    "POST /search": (SearchRequest, dict[str, list[Found]]),
+    "POST /search": (SearchRequest, SearchAnswer),
     "GET /readyz": (None, dict[str, Any]),
 }
 """Types of the request and the answer of each route, protocols of others (``/v2``, ``/vad``) apart."""

@@ -19,8 +19,8 @@ import onnxruntime
 from ortpacks_runtime import Session
 from ortpacks_runtime.providers import CPU
 
-_RESERVE = 64 << 20
-"""Bytes for Python's objects, threads, the reading of texts, and the buffers of 512 connections."""
+_RESERVE = 96 << 20
+"""Bytes for what open models and a tokenizer take beside the arena, Python, and 512 connections' buffers."""
 
 _BODIES = 4
 """Times the largest body that requests may take together, with what is read from them and their answers."""
@@ -28,7 +28,7 @@ _BODIES = 4
 _COPIES = 2
 """Times that the arena may have a model's weights: as they are in the file, and packed for the CPU."""
 
-_LEAST_RUNS = 32 << 20
+_LEAST_RUNS = 24 << 20
 """The least bytes for runs beside the models' weights."""
 
 _FULL = re.compile(r"Available memory of .* requested bytes of \d+|Failed to allocate memory[ \w]*|bad_alloc")
@@ -46,8 +46,8 @@ _MIB = 1 << 20
 _UNLIMITED = 1 << 60
 """Control groups of version 1 have a number above this one where there is no limit."""
 
-_MMAP_THRESHOLD = -3
-"""``M_MMAP_THRESHOLD`` of glibc's ``mallopt``."""
+_MMAP_THRESHOLD, _ARENA_MAX = -3, -8
+"""``M_MMAP_THRESHOLD`` and ``M_ARENA_MAX`` of glibc's ``mallopt``."""
 
 TOO_LARGE = "the run needs more memory than models may use here (--memory-mib, or the container's limit)"
 
@@ -91,6 +91,7 @@ def limit_runs(size: int) -> None:
     onnxruntime.create_and_register_allocator(info, onnxruntime.OrtArenaCfg(settings))
     with suppress(AttributeError, TypeError):  # else glibc keeps much of what large requests leave
         ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, _MIB)
+        ctypes.CDLL(None).mallopt(_ARENA_MAX, 1)  # what one thread has freed, others may take
 
 
 class Runs:

@@ -186,8 +186,7 @@ async def delete(request: Request) -> Response:
         raise RequestError("ids: a list of numbers is wanted, or keys: a list of texts")
     if not 0 < len(ids) + len(keys) <= service.options.texts:
         raise RequestError(f"ids, keys: 1 to {service.options.texts} together are wanted (--texts)")
-    deleted = await service.in_store(lambda store: store.delete(ids, keys))
-    return json_answer({"deleted": deleted}, body.body)
+    return json_answer({"deleted": await service.in_store(lambda store: store.delete(ids, keys))}, body.body)
 
 
 async def texts(request: Request) -> Response:
@@ -210,9 +209,9 @@ async def search(request: Request) -> Response:
     if not isinstance(body.get("text", ""), str):
         raise RequestError("text: a text is wanted")
     count = count_of(body, "k", 5, _MOST_FOUND)
-    found, _ = await _embedded(service, body, texts_of(body, "text", 1))
+    found, places = await _embedded(service, body, texts_of(body, "text", 1))
     nearest = await service.in_store(lambda store: store.search(found.vectors[0], count, body.body.grow))
-    return json_answer({"results": nearest}, body.body)
+    return json_answer({"results": nearest, "truncated": places}, body.body)
 
 
 ROUTES = [

@@ -184,6 +184,11 @@ def test_a_text_that_is_cut_is_told_or_refused(service: TestClient, told: Told, 
     assert service.post(path, json={key: [exact, wide], "truncate": False}).status_code == 200
 
 
+@pytest.mark.parametrize(("text", "truncated"), [(LONG, [0]), ("east", [])])
+def test_a_search_tells_that_its_text_was_cut(service: TestClient, text: str, truncated: list[int]) -> None:
+    assert service.post("/search", json={"text": text}).json()["truncated"] == truncated
+
+
 @pytest.mark.parametrize(
     ("tokenizer", "transformer", "most"),
     [

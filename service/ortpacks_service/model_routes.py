@@ -32,9 +32,8 @@ A kernel's refusal is a ``RuntimeException`` in 1.21.0 and a ``Fail`` in 1.31.1.
 
 async def server(_request: Request) -> Response:
     """Return the server's name and extensions."""
-    return JSONResponse(
-        {"name": "ortpacks-service", "version": VERSION, "extensions": ["binary_tensor_data"]}
-    )
+    extensions = ["binary_tensor_data"]
+    return JSONResponse({"name": "ortpacks-service", "version": VERSION, "extensions": extensions})
 
 
 async def live(_request: Request) -> Response:

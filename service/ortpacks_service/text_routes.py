@@ -160,8 +160,7 @@ async def add(request: Request) -> Response:
     entries = [Entry(*entry) for entry in zip(texts, keys, metadata, strict=True)]
     found, places = await _embedded(service, body, texts)
     ids = await service.in_store(lambda store: store.add(entries, found.vectors))
-    answer: forms.AddAnswer = {"ids": ids, "truncated": places}
-    return json_answer(answer, body.body)
+    return json_answer(forms.AddAnswer(ids=ids, truncated=places), body.body)
 
 
 def _each(body: Mapping[str, Any], key: str, count: int, kind: type) -> list[Any]:

@@ -214,7 +214,6 @@ def _code_view(division: CompilePlan, *, is_full: bool) -> dict[str, object]:
 def _source_view(plan: BuildPlan, lock: Lock) -> dict[str, object]:
     """Return the templates' values on ORT's source and its dependencies."""
     source, others = plan.on.source.item, plan.on.dependencies
-    is_another = plan.host is Host.SOURCE and not source.is_release(plan.ort_version)
     known_as = {one.name: one.content for one in lock.dependencies(source)}
     replaced = sorted((known_as.get(name, name), name, one) for name, one in others.items())
     trees = [("onnxruntime", source), *((folder, one.tree) for folder, _, one in replaced if one.tree)]
@@ -229,7 +228,7 @@ def _source_view(plan: BuildPlan, lock: Lock) -> dict[str, object]:
             (folder.upper(), folder if one.item else _NO_NEED) for folder, _, one in replaced
         ),
         "patched_eigen": "eigen" in others and plan.host is Host.SOURCE,
-        "patched_onnx": is_another and "onnx" in others and bool(others["onnx"].tree),
+        "patched_onnx": plan.host is Host.SOURCE and "onnx" in others and bool(others["onnx"].tree),
     }
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from builder import errors
-from builder.build import source_reading
+from builder.build import source_reading, variant_build
 from builder.build.packing import Packer, command_of
 from builder.build.pinning import pin_base, pin_inputs
 from builder.build.source_reading import other_host, rules_of, store_rules
@@ -338,7 +338,10 @@ def test_a_version_without_an_official_wheel_has_no_host_library(shop: Wiring, c
 
 
 def test_the_host_library_of_a_base_without_a_commit_is_not_doubted(shop: Wiring) -> None:
-    assert other_host(shop, shop.project.bases["assembled"], lambda _: pytest.fail("asked")) == ""
+    base = shop.project.bases["assembled"]
+    other = replace(base, source=named_source("https://example.org/ort.tar.gz"))
+    for one in (base, other):
+        assert other_host(shop, one, lambda _: pytest.fail("asked")) == ""
 
 
 def test_patches_are_those_of_their_version(clone: Path, shops: Shops) -> None:
@@ -439,6 +442,23 @@ def test_a_source_is_tried_once_for_all_variants(shop: Wiring, clone: Path) -> N
     for _ in range(2):
         assert [*chosen.builds()] == ["legacy"]
     assert sum("ONNX Runtime 1.29.0 of " in line for line in reported(shop)) == 1
+
+
+def test_a_trial_of_a_version_without_an_official_wheel_compiles_its_host_library(
+    shop: Wiring, clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(*_: object) -> Path:
+        raise ValidationError("the index has no onnxruntime-gpu 1.29.0.")
+
+    monkeypatch.setattr(variant_build, "unpack_pinned", missing)
+    shop.env = {**shop.env, "PIP_NO_INDEX": "1"}
+    lay_mirror(tmp_path / "mirror")
+    options, builders = PlanOptions(source=str(clone), base="nvidia"), {"builder": None, "context": None}
+    chosen = ChosenVariants(
+        wiring=shop, names=("legacy",), every=False, plan_options=options, builders=builders
+    )
+    made = chosen.builds()["legacy"].plan()
+    assert (made.host, made.host_reason) == (Host.SOURCE, "the index has no onnxruntime-gpu 1.29.0")
 
 
 OFFICIAL = "git: https://github.com/microsoft/onnxruntime@v1.21.0"

@@ -79,13 +79,9 @@ def make_npm_package(wiring: Wiring) -> Path:
             member.size, member.mtime, member.mode = len(content), EARLIEST_MTIME, PLAIN
             archive.addfile(member, BytesIO(content))
     package = wiring.dist / f"ortpacks-{described['version']}.tgz"
-    write_file(package, zlib_ng.compress(packed.getvalue(), LEVEL, zlib_ng.MAX_WBITS + _GZIP))
+    write_file(package, zlib_ng.compress(packed.getvalue(), LEVEL, zlib_ng.MAX_WBITS + 16))  # 16: gzip
     wiring.reporter.say(str(package))
     return package
-
-
-_GZIP = 16
-"""Added to zlib's window bits: with a gzip header, which has no time."""
 
 
 def write_install_script(wiring: Wiring, downloads: str) -> Path:

@@ -28,14 +28,13 @@ def release_notes(plan: ReleasePlan, index: Index, project: Project, ports: Publ
     """Return the notes of a release, in Markdown: ``release-notes.md.j2``."""
     previous = _previous_index(plan.tag, ports)
     packages = distinct(index.packages)
-    names = {file.name for file in plan.files}
     return (
         template_environment(ports.loader)
         .get_template("release-notes.md.j2")
         .render(
             index=index,
-            client=CLIENT if CLIENT in names else None,
-            script=INSTALL_SCRIPT if INSTALL_SCRIPT in names else None,
+            client=CLIENT if any(file.name == CLIENT for file in plan.files) else None,
+            script=INSTALL_SCRIPT,
             downloads=downloads(project.publish, index.tag),
             packages=packages,
             runs={package.file: by_support(package) for package in packages},

@@ -79,6 +79,8 @@ def test_the_host_library_counts_where_it_is_compiled() -> None:
     table = {**TABLE, HOST_UNIT: Cost(cpu=30, architectures=4, peak=9)}
     assert compile_work(planned(), table).total == pytest.approx(LEAN)
     assert compile_work(planned(host=Host.SOURCE), table).total == pytest.approx(LEAN + 30)
+    assert compile_work(planned(host=Host.SOURCE), TABLE).total == pytest.approx(LEAN + 2700), "as measured"
+    assert compile_work(planned(host=Host.SOURCE), {}).total == 0
 
 
 @pytest.mark.parametrize(("jobs", "minutes"), [(1, 54), (2, 44), (64, 44)])
@@ -94,6 +96,7 @@ def test_minutes_are_those_of_all_jobs_and_not_below_the_longest_unit(jobs: int,
         pytest.param(planned(Profile.LEAN), 2, id="lean"),
         pytest.param(planned(Profile.MINIMAL), 2, id="minimal"),
         pytest.param(planned(host=Host.SOURCE), 2, id="host-source"),
+        pytest.param(planned(Profile.FULL, host=Host.SOURCE), 2, id="full-host-source"),
         pytest.param(planned(), None, id="cores-unknown"),
         pytest.param(packages.official(), 2, id="repacked"),
         pytest.param(latest("nvidia", "1.23.2", widen=False), 2, id="could-be-widened"),

@@ -116,7 +116,7 @@ def test_a_file_with_a_long_name_leaves_room_for_how_far_and_how_long(
     shown = terminal.console.prefixed(prefix) if prefix else terminal.console
     with shown.progress("ortpacks-modern-1.26.0-cuda12.9-thin-linux-x64.tar.zst", 1_615_000_000):
         (line,) = terminal.shown()
-    assert re.search(r"  ortpacks-\S+…\S+tar\.zst   0% \? left, 0\.00/1\.6\dG, \?B/s \|", line), line
+    assert re.search(r"  ortpack\S*…\S+tar\.zst   0% \? left, 0\.00/1\.6\dG, \?B/s", line), line
 
 
 @pytest.mark.parametrize("terminal", [60, 100], indirect=True)

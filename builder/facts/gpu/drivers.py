@@ -1,6 +1,6 @@
 """The releases of CUDA, each with its drivers and the newest PTX that it knows: the source of driver floors.
 
-Sources: the CUDA Toolkit release notes 12.0 to 13.5 (docs.nvidia.com/cuda/cuda-toolkit-release-notes), their
+Sources: the CUDA Toolkit release notes 12.0 to 13.4 (docs.nvidia.com/cuda/cuda-toolkit-release-notes), their
 tables "CUDA Toolkit and Corresponding Driver Versions" and "Minimum Required Driver Version for CUDA Minor
 Version Compatibility"; the PTX ISA, "Release History", which names the driver's branch for each version.
 """

@@ -131,8 +131,9 @@ def test_cufft_runs_on_every_card_although_cuobjdump_sees_one_image(
 
 def test_the_official_provider(packaged_library: Callable[[str], Path]) -> None:
     """onnxruntime-gpu 1.26.0 has 230 containers with the same architectures; SASS for 9.0 is ``sm_90a``."""
+    provider = packaged_library(PROVIDER)
     started = process_time()
-    containers = _read(packaged_library(PROVIDER))
+    containers = _read(provider)
     assert process_time() - started < 1
     found = cover(f"lib/{PROVIDER}", containers, specialised=False)
     assert found is not None

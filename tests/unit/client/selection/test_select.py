@@ -99,12 +99,16 @@ CASES = {
     "a minimal one": Case("a-minimal", packages=(MINIMAL,)),
     "operators that an old card does not run": Case("refusing", (OLD,), (REFUSING,)),
     "operators that a newer one runs": Case("refusing", (NEW,), (REFUSING,)),
+    "operators that the first card runs which may": Case(
+        "refusing", (gpu("5.3"),), (replace(REFUSING, capabilities={"5.3": "native"}),)
+    ),
     # drivers
     # nvidia-smi of Windows reports 580.105.07 as 581.80
     "WSL's name of the last branch": Case("legacy", (gpu("6.1", "581.80"),)),
     "WSL's name of a later one": nothing(gpu("6.1", "591.44")),
     "a driver that cannot be read": nothing(gpu("8.6", "unknown")),
     "a driver just below the floor": nothing(gpu("8.6", "525.60.12")),
+    "a driver that is not known": Case("modern", (gpu("8.6", None),)),
     "a driver at the floor": Case("modern", (gpu("8.6", "525.60.13"),)),
     "a capability is never guessed": nothing(gpu(None)),
     # systems
@@ -150,6 +154,10 @@ CASES = {
     "as much native memory: more by JIT": Case(
         "both", (NEW, TWIN), (package("alone", "8.0", size=1), package("both", "8.0", jit="8.6", size=2)),
         support="jit",
+    ),
+    "as much memory: natively, whatever the number": Case(
+        "p", (gpu("8.0"), gpu("8.6", index=1, uuid="GPU-b")), (package("p", "8.6", jit="8.0"),),
+        on=1,
     ),
     "by JIT: the number before the size": Case(
         "two", tuple(replace(device, memory_mib=None) for device in (*EIGHTS, NEW)),
@@ -293,6 +301,7 @@ TABLES: dict[str, tuple[list[Device], Index, str, str | None]] = {
     "a name that fits into 120 columns": ([], release(package("p" * 82, "8.6")), "linux-x64", "2.36"),
     "a name that does not": ([], release(package("p" * 83, "8.6")), "linux-x64", "2.36"),
     "a long reason": ([], release(PART, plain("cpu", size=11)), "linux-x64", None),
+    "Windows": ([gpu("8.6")], release(WINDOWS), "win-x64", None),
     "an old system": ([OLD, HOPPER], INDEX, "linux-x64", "2.28"),
     "what the machine does not say": ([gpu("8.6", driver=None)], INDEX, "linux-x64", None),
     "8 GPUs": (

@@ -341,8 +341,10 @@ def test_what_the_loader_may_not_find_and_what_ldd_owes(library: str, said: str,
     told("\n".join(map(str, dependencies.check_ldd(f"{LISTING}ldd /opt/p/lib/{library}\n{said}\n", "p"))))
 
 
-def test_what_the_loader_finds_passes_and_no_library_is_no_pass() -> None:
+def test_what_the_loader_finds_passes_and_no_answer_is_no_pass() -> None:
     assert dependencies.check_ldd(LISTING, "p") == ()
+    silent = Finding(Code.B018, "lib/libx.so", "ldd said nothing of it")
+    assert dependencies.check_ldd(f"{LISTING}ldd /opt/p/lib/libx.so\n", "p") == (silent,)
     for got in ("", "\tstatically linked\n" + "x" * 200):
         assert dependencies.check_ldd(got, "p") == (
             Finding(Code.B018, "p", "ldd was asked about no library", got=got[:200]),

@@ -175,18 +175,14 @@ def render(chosen: ChosenVariants, explain: bool = False) -> None:
 
 
 @verb(
-    iterable=["add"],
-    add="first add this package to docs/builds.json, by the build record beside it",
     site="also make the site of README and docs, with search, in dist/site",
 )
-def docs(_context: Context, add: list[str], site: bool = False) -> None:
+def docs(_context: Context, site: bool = False) -> None:
     """Write the generated parts of README and docs, and the pictures, from the project and stored results."""
     # Imported late: it imports the benchmarks, which are no part of the builder.
-    from builder.build.verbs.pages import add_build, write_pages  # noqa: PLC0415
+    from builder.build.verbs.pages import write_pages  # noqa: PLC0415
 
     wiring = make_wiring()
-    for package in add:
-        add_build(wiring, Path(package))
     write_pages(wiring)
     if site:
         wiring.console.show(str(maintenance.make_site(wiring)))

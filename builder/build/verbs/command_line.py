@@ -62,7 +62,7 @@ ROLES: Mapping[str, Mapping[str, str]] = json.loads(
 
 _FORMER = {
     "bake": "./run build --builder NAME",
-    "builds": "./run docs --add PACKAGE",
+    "builds": "the table in docs/performance.md",
     "bundle": "./run build --compiled",
     "check": "./run verify --read-only PACKAGE",
     "cache": "./run clean --cache --dry-run",

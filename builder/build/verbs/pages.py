@@ -5,9 +5,6 @@ names its generator in ``PARTS``; ``FILES`` has the makers of whole files.
 
 Measured results are in ``docs/results``, a file each: lines ``key: value`` with command, date, commit and
 machine, an empty line, and then the output. ``python -m benchmarks.record`` writes them.
-
-``./run docs --add`` adds a row to docs/builds.json from a package and its build record. Every row is kept,
-also of packages that are gone; docs/performance.md shows them.
 """
 
 from __future__ import annotations
@@ -15,7 +12,6 @@ from __future__ import annotations
 import io
 import json
 import re
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -23,30 +19,23 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks import scaling, serving, serving_page
-from builder.binary.library_names import PROVIDER
 from builder.build.verbs import proofs, reference
 from builder.build.verbs.verb_answers import SCHEMAS, schema_file
 from builder.config import document
 from builder.config.load import LockFile
 from builder.config.variants import Project
 from builder.console import Console
-from builder.contents import build_record
-from builder.contents.build_record import BuildRecord, CompileRecord, record_name
 from builder.contents.rules.device_code import promised_devices
-from builder.errors import ConfigError, SchemaError
+from builder.errors import ConfigError
 from builder.facts.ort.known_rules import read_sources
 from builder.farm import costs
 from builder.files.atomic_write import write_file
-from builder.files.digest import file_digest, other_bytes
-from builder.formats.json_values import parse_json
-from builder.formats.manifest import Manifest
-from builder.formats.package_names import LIB, LINUX
+from builder.formats.package_names import LINUX
 from builder.formats.text import listed
 from builder.inspect.atlas import RECORDS
 from builder.inspect.command import CELL
 from builder.inspect.report.heatmap import LEGEND, heat_maps, text
 from builder.inspect.report.wheel_record import WheelRecord, loads
-from builder.io.archive.unpacking import manifest_of
 from builder.io.templates import template_environment
 from builder.io.wiring import Wiring
 
@@ -63,16 +52,6 @@ _PLATFORM = "Linux x86-64"
 _BENCHMARK = "docs/benchmark"
 
 _BENCH_FILES = f"--figures {_BENCHMARK}.json --svg {_BENCHMARK}.svg --page {_BENCHMARK}.md"
-
-ROWS = "docs/builds.json"
-
-Row = Mapping[str, str]
-"""The cells of a row by the table's columns."""
-
-_COLUMNS = (
-    *("made by", "ORT", "profile", "host", "provider MB", "package MB", "SASS", "PTX", "GLIBC", "GLIBCXX"),
-    *("units", "CPU s", "wall s", "jobs", "busy", "peak MiB", "longest unit s", "compile", "date"),
-)
 
 
 def page_text(path: Path) -> str:
@@ -273,7 +252,6 @@ PARTS: Mapping[str, Part] = {
     "compared": _compared,
     "rules": _rules,
     "proofs": lambda wiring, _name: proofs.table(wiring.root),
-    "builds": lambda wiring, _name: builds_table(stored_rows(wiring.root)),
 }
 """The generators of parts, by the word in the comment that begins a part."""
 
@@ -339,81 +317,3 @@ def rendered(text: str, wiring: Wiring) -> str:
             "wants a line of its own like <!-- ./run docs: result first-build -->, and <!-- end --> below."
         )
     return made
-
-
-def add_build(wiring: Wiring, package: Path) -> None:
-    """Add a package, by the build record beside it, to docs/builds.json.
-
-    Its row replaces an earlier one of the same command. Raises ``ConfigError`` for a wrong record,
-    ``IntegrityError`` for a damaged package or a record of other bytes, and what ``stored_rows`` does.
-    """
-    file = package.with_name(record_name(package.name))
-    record = build_record.loads(file.read_bytes(), file.name)
-    manifest, digest = manifest_of(package), file_digest(package)
-    if record.sha256 != digest.sha256:
-        raise other_bytes(f"{package.name} is not the package of {file.name}", record.sha256, digest.sha256)
-    row = _row(manifest, record, digest.size)
-    kept = [one for one in stored_rows(wiring.root) if one["made by"] != row["made by"]]
-    rows = sorted([row, *kept], key=_oldest_first)
-    write_file(wiring.root / ROWS, (json.dumps(rows, indent=2) + "\n").encode())
-
-
-def stored_rows(root: Path) -> Sequence[Row]:
-    """Return the rows of docs/builds.json, none without that file. Raises ``ParseError``, ``SchemaError``."""
-    path = root / ROWS
-    rows = parse_json(path.read_bytes(), ROWS) if path.is_file() else []
-    if not isinstance(rows, list) or not all(isinstance(row, dict) and [*row] == [*_COLUMNS] for row in rows):
-        raise SchemaError([f"{ROWS}: a list is wanted, each item with the keys {', '.join(_COLUMNS)}"])
-    return rows
-
-
-def builds_table(rows: Sequence[Row]) -> Sequence[str]:
-    """Return the lines of the table of builds."""
-    table = [_COLUMNS, ["---"] * len(_COLUMNS), *(row.values() for row in rows)]
-    return [f"| {' | '.join(cells)} |" for cells in table]
-
-
-def _oldest_first(row: Row) -> tuple[int, str, str]:
-    sass = re.match(r"\d+", row["SASS"])
-    return int(sass[0]) if sass else sys.maxsize, row["made by"], row["date"]
-
-
-def _row(manifest: Manifest, record: BuildRecord, size: int) -> Row:
-    path = f"{LIB}{PROVIDER}"
-    provider = next((entry.size for entry in manifest.files if entry.path == path), 0)
-    code = next((entry for entry in manifest.coverage if entry.path == path), None)
-    cells = [
-        f"`{record.command}`",
-        record.ort_version,
-        record.profile or "as released",
-        record.host,
-        f"{provider / 1e6:,.1f}",
-        f"{size / 1e6:,.0f}",
-        " ".join(code.sass) if code else "",
-        " ".join(code.ptx) if code else "",
-        manifest.glibc or "",
-        manifest.glibcxx or "",
-        *(_figures(record.compile) if record.compile else [""] * 7),
-        _kind(record),
-        record.date[: len("2026-11-21")],
-    ]
-    return dict(zip(_COLUMNS, cells, strict=True))
-
-
-def _figures(compiled: CompileRecord) -> list[str]:
-    seconds = (f"{compiled.cpu_s:,}", f"{compiled.wall_s:,}")
-    return [
-        *(f"{compiled.units:,}", *seconds, str(compiled.jobs), f"{compiled.busy_percent} %"),
-        *(f"{compiled.peak_mib:,}", f"{compiled.longest_unit_s:,}"),
-    ]
-
-
-def _kind(record: BuildRecord) -> str:
-    """Return whether the figures are those of a first build ("cold"), as text."""
-    compiled = record.compile
-    if compiled is None:
-        return "no record" if record.origin == "source" else "none"
-    warm = [f"{compiled.cache_hits:,} units from ccache"] if compiled.cache_hits else []
-    warm += [f"{compiled.repeated:,} compiled again"] if compiled.repeated else []
-    kind = f"not cold: {', '.join(warm)}" if warm else "cold"
-    return f"{kind}; in {compiled.runs} runs" if compiled.runs > 1 else kind

@@ -51,7 +51,7 @@ def test_alone_it_shows_some_verbs_and_a_list_has_every_one(copied: Place) -> No
 @pytest.mark.parametrize(
     ("word", "said"),
     [
-        ("builds", "./run docs --add PACKAGE"),
+        ("builds", "the table in docs/performance.md"),
         ("bundle", "./run build --compiled"),
         ("check", "./run verify --read-only PACKAGE"),
         ("help", "./run VERB --help"),

@@ -6,21 +6,15 @@ Schema: docs/schemas/build.schema.json. docs/performance.md has a table of such 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from builder.errors import SchemaError
-from builder.formats.json_values import read_document, require_valid
+from builder.formats.json_values import from_json, parse_json
 from builder.formats.manifest import Manifest
 from builder.formats.package_names import stem
 
 FORMAT = 1
 
 SUFFIX = ".build.json"
-
-
-_SECONDS = ("cpu_s", "wall_s", "longest_unit_s")
 
 
 @dataclass(frozen=True)
@@ -95,31 +89,8 @@ def record_of(
 
 
 def loads_compile(text: str | bytes, where: str) -> CompileRecord:
-    """Return the build container's record, with its seconds rounded to whole ones.
+    """Return the record that the build container wrote.
 
-    Raises ``ParseError`` for what is not JSON, ``ValidationError`` for an unknown format, and ``SchemaError``
-    with every wrong key.
+    Raises ``ParseError`` for what is not JSON, and ``SchemaError`` with every wrong key.
     """
-    compiled = read_document(CompileRecord, text, where, [FORMAT], upgrade=_of_container)
-    require_valid(_negative(compiled), where, SchemaError)
-    return compiled
-
-
-def _of_container(value: object) -> object:
-    """Return the container's values without their format, and with seconds as whole seconds.
-
-    A tenth of a second is below the noise of a compile of minutes.
-    """
-    if not isinstance(value, dict):
-        return value
-    return {key: _rounded(key, item) for key, item in value.items() if key != "format"}
-
-
-def _rounded(key: str, value: object) -> object:
-    return round(value) if key in _SECONDS and isinstance(value, float) and math.isfinite(value) else value
-
-
-def _negative(compiled: CompileRecord) -> Iterator[str]:
-    for key, value in vars(compiled).items():
-        if value < 0:
-            yield f"{key}: nothing below zero is wanted, found {value}"
+    return from_json(CompileRecord, parse_json(text, where), where)

@@ -213,17 +213,16 @@ def write_record(file: Path, tree: Path) -> None:
     runs = [run for run in begun if run.units]
     room = sum((run.end - run.start) * run.jobs for run in runs)
     document = {
-        "format": 1,
         "units": len({line.output for line in log}),
         "compilations": len(log),
         "cache_hits": cache_hits(_text(tree / CACHE_LOG)) + len(found_in_part(tree / PIECES_LOG)),
-        "cpu_s": round(sum(line.cpu for line in log) / 1000, 1),
-        "wall_s": round(sum(run.end - run.start for run in runs) / 1000, 1),
+        "cpu_s": round(sum(line.cpu for line in log) / 1000),
+        "wall_s": round(sum(run.end - run.start for run in runs) / 1000),
         "runs": len(runs),
         "jobs": max((run.jobs for run in begun), default=0),
         "busy_percent": round(100 * sum(run.busy for run in runs) / room) if room else 0,
         "peak_mib": peak_mib(log),
-        "longest_unit_s": round(max(map(_ran, log), default=0) / 1000, 1),
+        "longest_unit_s": round(max(map(_ran, log), default=0) / 1000),
     }
     file.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
 

@@ -35,11 +35,6 @@ class Referees:
         return self.folder / "node_modules/@stoplight/prism-cli/dist/index.js"
 
     @property
-    def emulate(self) -> Path:
-        """Path of Vercel's emulate, a server with GitHub's releases, but without the contents of assets."""
-        return self.folder / "node_modules/emulate/dist/index.js"
-
-    @property
     def description(self) -> Path:
         """Path of GitHub's whole OpenAPI description."""
         return self.folder / _DESCRIPTION

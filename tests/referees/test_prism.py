@@ -27,7 +27,7 @@ pytestmark = pytest.mark.referees
 
 REPOSITORY = "octocat/Hello-World"
 BYTES = b"bytes"
-"""Content of every asset: the example in the reduced description (``cut``), with which Prism answers."""
+"""Content of every asset: the example in the reduced description, with which Prism answers."""
 OPERATIONS = {
     "GET /repos/{owner}/{repo}",
     "GET /repos/{owner}/{repo}/immutable-releases",
@@ -86,7 +86,7 @@ class Judged:
 def address(referees: Referees, description: Json, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("prism")
     (folder / "api.json").write_text(json.dumps(description), encoding="utf-8")
-    with prism(referees, folder / "api.json", folder / "log") as url:
+    with prism(referees, folder / "api.json") as url:
         yield url
 
 

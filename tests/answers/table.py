@@ -4,7 +4,6 @@ import json
 import signal
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,6 @@ from pathlib import Path
 from builder.config.inputs import ort_wheel
 from tests.answers import pairs
 from tests.answers.pairs import Pair
-from tests.answers.verdict import PASSED
 from tests.answers.worker import INEXPRESSIBLE
 from tests.support import ROOT, ran
 
@@ -59,23 +57,6 @@ def differing(mine: Table, other: Table) -> list[str]:
 def inexpressible(*answers: Answer) -> bool:
     """Return whether an API could not express a test's inputs or outputs."""
     return any(answer.said.startswith(INEXPRESSIBLE) for answer in answers)
-
-
-def summary(mine: Table, other: Table) -> str:
-    """Return the counts of both tables as text."""
-    both = [(mine[name], other[name]) for name in mine if not inexpressible(mine[name], other[name])]
-    alike = [a for a, b in both if a.said == b.said]
-    passed = sum(answer.said == PASSED for answer in alike)
-    same_bits = sum(a.digest == b.digest != "" for a, b in both)
-    kinds = Counter(answer.said for answer in alike if answer.said != PASSED)
-    lines = [
-        f"{len(mine)} tests, {len(both)} asked of both",
-        f"{passed} passed on both ({same_bits} outputs equal bit for bit)",
-        f"{len(alike) - passed} failed on both alike",
-        *(f"    {count:4} {kind}" for kind, count in kinds.most_common()),
-        f"{len(both) - len(alike)} differing",
-    ]
-    return "\n".join(lines)
 
 
 def _ask(worker: Sequence[str | Path], cases: Sequence[Path], env: Mapping[str, str]) -> Table:

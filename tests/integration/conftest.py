@@ -1,10 +1,9 @@
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.integration.faults_run import Run
-from tests.integration.machines import Machine
 from tests.integration.toolchain import SOURCE, Toolchain, running
 from tests.support.browser import Browser
 from tests.support.containers import drop_copies
@@ -37,19 +36,6 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
     made = Browser(tmp_path / "profile")
     yield made
     made.close()
-
-
-@pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Machine]]:
-    made = []
-
-    def make() -> Machine:
-        made.append(Machine(tmp_path_factory.mktemp("machine")))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.forget()
 
 
 @pytest.fixture(scope="module")

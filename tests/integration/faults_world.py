@@ -1,7 +1,6 @@
 """Surroundings of a build under test: an engine that a test can kill, and a disk that can be too small."""
 
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -14,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from builder.binary.library_names import BRIDGE, PROVIDER
 from tests.integration.faults_run import end_session
 from tests.support import ROOT
 from tests.support.checkout import copy_to_run
@@ -144,31 +142,6 @@ def copy_for_compiling(target: Path, tree: str) -> None:
 
 NO_OBJECTS = "{ find /build -name '*.o' -delete; rm -rf /build/.ninja_* /build/*.log /build/record.json; }"
 """Shell command that empties a Ninja tree, except for what CMake found out, which takes 12 CPU seconds."""
-
-
-def configured_tree(dockerfile: str) -> str:
-    """Return the Dockerfile with a stage in which CMake configures ORT; a new Ninja tree begins with it.
-
-    BuildKit keeps the stage, so one machine's build configures for all.
-    """
-    head, step = re.split(r"^(?=# 0: a job)", dockerfile, flags=re.MULTILINE)
-    arguments, command = re.split(r"^(?=RUN )", step, flags=re.MULTILINE)
-    configure = re.match(r"(?s).*?\ncmake -C .*?\n", command)
-    assert configure
-    no_tree = re.sub(r"(?m)^.*--mount=type=(?:cache|ssh).*\n", "", configure[0].removeprefix("RUN "))
-    begun = command.replace("target=/build,", "target=/build,from=configured,source=/build,")
-    assert begun != command
-    return (
-        f"{head.replace(' AS build', ' AS toolchain')}"
-        f"FROM toolchain AS configured\nRUN mkdir /build\nRUN {no_tree}EOF\n\n"
-        f"FROM toolchain AS build\n{arguments}{begun}"
-    )
-
-
-def narrow(dockerfile: Path, target: str) -> None:
-    """Let a Dockerfile's compile step make ``target`` of the Ninja tree in place of the libraries."""
-    replace(dockerfile, " onnxruntime_providers_cuda onnxruntime_providers_shared\n", f" {target}\n")
-    replace(dockerfile, f"in {PROVIDER} {BRIDGE}; do", "in; do")
 
 
 def replace(path: Path, old: str, new: str) -> None:

@@ -9,11 +9,12 @@ import re
 import subprocess
 import tarfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import cached_property, partial
 from pathlib import Path
 
 import pytest
+from redis import Redis
 
 from builder.build.variant_build import BuildOptions, VariantBuild
 from builder.compile.builders import Builders, named_builders
@@ -21,16 +22,15 @@ from builder.compile.compile_cache import CompileCaches, served
 from builder.compile.plan import PlanOptions
 from builder.compile.stages import StageBuild, export
 from builder.config.build_plan import NOTHING_RENDERED, Workplace
-from builder.contents.build_record import CompileRecord
+from builder.contents.build_record import CompileRecord, loads_compile
 from builder.errors import DiskError, ToolMissingError, VariantsFailedError
 from builder.formats.package_names import Profile
 from builder.io.docker.engine import DockerEngine
 from builder.io.process import ProcessRunner, side_by_side
 from builder.io.wiring import Wiring
 from tests.integration.faults_world import dying_engine, need_root, networks, small_disk
-from tests.integration.machines import Watching, finished, record
 from tests.support import ROOT
-from tests.support.cache_servers import redis_cache, redis_server
+from tests.support.cache_servers import PASSWORD, redis_cache, redis_server
 from tests.support.fakes.ports import FakeReporter, FakeStore
 
 pytestmark = pytest.mark.thorough
@@ -87,6 +87,24 @@ NEEDLESS = re.compile(r"/usr/share/|/perl|/gconv/|/lto1$|-lto-dump|/lib[a-z]*san
 """Half of the root file system that compiles ORT, which two engines would unpack."""
 
 FAR_MORE_THAN_THE_DISK = "head -c 1000000000 /dev/zero | cat >/filled"
+
+
+class Watching(FakeReporter):
+    """A reporter that calls ``act`` once, when the share ``share`` of the compile is done."""
+
+    def __init__(self, share: float = 2, act: Callable[[], None] | None = None) -> None:
+        super().__init__()
+        self._share, self._act = share, act
+
+    @contextmanager
+    def live(self, title: str) -> Iterator[Callable[[float, str], None]]:
+        def see(share: float, words: str) -> None:
+            self.lines.append(words)
+            if share >= self._share and self._act:
+                act, self._act = self._act, None
+                act()
+
+        yield see
 
 
 class Farm:
@@ -197,7 +215,13 @@ class Farm:
     def compiled(self, name: str) -> tuple[CompileRecord, str]:
         """Return the record of the variant's last compile, and the sums of its objects."""
         artifact = self.place(name).artifact
-        return record(artifact), (artifact / "objects").read_text()
+        made = loads_compile((artifact / "record.json").read_bytes(), "record.json")
+        return made, (artifact / "objects").read_text()
+
+
+def finished(lines: list[str]) -> int:
+    """Return how many units had been compiled when the last of the displayed lines was written."""
+    return max(int(line.partition("/")[0]) for line in lines if re.match(r"\d+/\d+ units", line))
 
 
 @pytest.fixture
@@ -214,7 +238,10 @@ def nothing_else_of_the_machine_changes() -> Iterator[None]:
 
 @pytest.mark.usefixtures("nothing_else_of_the_machine_changes")
 def test_engines_share_a_cache_and_one_that_dies_hands_its_work_to_the_other(farm: Farm) -> None:
-    """Each variant is compiled on one engine, then on the other from the cache; then an engine dies."""
+    """Each variant is compiled on one engine, then on the other from the cache.
+
+    Then an engine dies, and at last the cache's server, while units are compiled.
+    """
     with dying_engine() as one, dying_engine() as two, redis_server() as server:
         farm.caches = CompileCaches(shared=redis_cache(server))
         farm.context("one", one.host)
@@ -229,6 +256,10 @@ def test_engines_share_a_cache_and_one_that_dies_hands_its_work_to_the_other(far
         for name, (made, objects) in cold.items():
             again, same = farm.compiled(name)
             assert (again.cache_hits, again.units, same) == (made.units, made.units, objects)
+        with Redis(port=server.port, password=PASSWORD) as client:
+            keys = [key.decode() for key in client.scan_iter("*")]
+        assert len(keys) > sum(made.units for made, _ in cold.values())
+        assert all(re.fullmatch(r"ortpacks/[0-9a-z]{2}/[0-9a-z]{31}", key) for key in keys), keys[:3]
 
         stopped = Watching(0.3, one.kill)
         folders = {"legacy": "strings", "latest": "base"}
@@ -247,6 +278,13 @@ def test_engines_share_a_cache_and_one_that_dies_hands_its_work_to_the_other(far
             ToolMissingError, match="Builder one does not answer: Cannot connect to the Docker"
         ):
             farm.builders("one,two")
+
+        cut_off = Watching(0.3, server.kill)
+        farm.compile(farm.builders("two"), {"latest": "time/internal/cctz/src"}, latest=cut_off)
+        made, _ = farm.compiled("latest")
+        assert (made.units >= 5, made.cache_hits) == (True, 0)
+        (warned,) = [line for line in farm.told("latest") if line.startswith("! redis")]
+        assert re.fullmatch(r"! redis://\S+ does not answer: .* The build goes on without it\.", warned)
 
 
 @pytest.mark.usefixtures("nothing_else_of_the_machine_changes")

@@ -132,6 +132,16 @@ def test_the_next_run_does_what_failed_and_nothing_else(tree: Path, run: Run) ->
     assert built(said) == []
 
 
+def test_objects_of_a_cache_that_machines_share_are_noted_also_when_they_come_from_ccache(tree: Path) -> None:
+    """So provenance says it of a later build that used no such cache itself."""
+    for cache, now in ((tree / "other", False), (tree / "ccache", True), (tree / "ccache", False)):
+        cache.mkdir(exist_ok=True)
+        built = tree / f"{cache.name}-{now}"
+        built.mkdir()
+        drive.note_shared(built, cache, now=now)
+        assert (built / drive.SHARED).exists() == (cache.name == "ccache")
+
+
 def test_the_program_is_run_as_the_build_container_does(tree: Path) -> None:
     """0 jobs are one for each core, and 0 MiB are what is free of the machine's memory."""
     flags = f"--tree . --jobs 0 --memory 0 --architectures 5 --parts parts.tsv --pool {tree}/pool"

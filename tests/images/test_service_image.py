@@ -157,7 +157,7 @@ def test_many_large_bodies_at_once_leave_it_alive_in_512_mib(start: Start) -> No
 @pytest.mark.thorough
 @only_cpu
 def test_mixed_hostile_requests_leave_it_alive_in_512_mib(start: Start) -> None:
-    """Large bodies beside large runs: each part of the memory is full while the others are.
+    """Bodies that take much beside runs that do: each part of the memory is full while the others are.
 
     The release tier sends 2,000 requests, with 128 clients, for a minute at least.
     """
@@ -169,7 +169,7 @@ def test_mixed_hostile_requests_leave_it_alive_in_512_mib(start: Start) -> None:
     state = json.loads(docker("inspect", served.name))[0]["State"]
     assert (state["Running"], state["OOMKilled"]) == (True, False), answers
     assert set(answers) <= {0, 200, 400, 413, 503, 504}
-    assert all(answers[code] for code in (200, 400, 413)), answers
+    assert answers[200] > clients / 2, "not all of them came while the memory was full"
     served.ready()
     assert served.ask("/embed", {"texts": "a"})["dimensions"] == 384
     assert peak(state["Pid"]) < 512

@@ -27,12 +27,15 @@ Asked = tuple[str, bytes | None, dict[str, str]]
 
 
 def bodies_of_texts() -> Iterator[str]:
-    """Yield values of JSON that are large, many, deep, wide by a letter beyond ASCII, or long to compute."""
-    yield f'"{"a" * 30 * MIB}"'
-    yield f'["{"a" * 20 * MIB}{GRIN}"]'
-    yield f'"{f"{GRIN} " * 4_000_000}"'
-    yield f'"{" " * 20 * MIB}\\ud83d\\ude00"'
-    yield "[" + '"a",' * 400_000 + "1]"
+    """Yield values of JSON that are large, many, deep, wide by a letter beyond ASCII, or long to compute.
+
+    Most are of a size of which several fit into the memory for requests, or nothing else would get in.
+    """
+    yield f'"{"word " * (MIB // 4)}"'
+    yield f'["{"a" * MIB}{GRIN}"]'
+    yield f'"{f"{GRIN} " * (MIB // 8)}"'
+    yield f'"{" " * MIB}\\ud83d\\ude00"'
+    yield "[" + '"a",' * 2047 + '"a"]'
     yield f"{'[' * 200_000}1{']' * 200_000}"
     yield json.dumps(["weather " * 300] * 64)
 
@@ -61,17 +64,17 @@ def kinds(embedder: str) -> list[Asked]:
         (path, f'{{"{key}": {value}}}'.encode(), {})
         for (path, key), value in itertools.product(TEXTS.items(), bodies_of_texts())
     ]
-    metadata = ("{}," * 400_000, f'{{"a": "{"b" * 20 * MIB}{GRIN}"}},', '{"a": [' + "1," * 900_000 + "1]},")
+    metadata = ("{}," * 50_000, f'{{"a": "{"b" * MIB}{GRIN}"}},', '{"a": [' + "1," * 100_000 + "1]},")
     found += [("/add", f'{{"texts": "a", "metadata": [{one[:-1]}]}}'.encode(), {}) for one in metadata]
-    found += [("/delete", b'{"keys": [' + b'"a",' * 400_000 + b'"a"]}', {})]
-    run, numbers = f"/v2/models/{embedder}/infer", ",".join(["1.5"] * 900_000)
+    found += [("/delete", b'{"keys": [' + b'"a",' * 50_000 + b'"a"]}', {})]
+    run, numbers = f"/v2/models/{embedder}/infer", ",".join(["1.5"] * 200_000)
     detector = "/v2/models/silero_vad/infer"
     found += [(run, *tokens(*size)) for size in ((100, 512), (32, 256), (1, 100_000))]
-    found += [(detector, *binary({"input": ([1, 31 * MIB // 4], "FP32", bytes(31 * MIB))}))]
-    tensor = '{"name": "input", "shape": [900000], "datatype": "FP32", "data": '
+    found += [(detector, *binary({"input": ([1, 4 * MIB // 4], "FP32", bytes(4 * MIB))}))]
+    tensor = '{"name": "input", "shape": [200000], "datatype": "FP32", "data": '
     found += [(detector, f'{{"inputs": [{tensor}[{numbers}]}}]}}'.encode(), {})]
-    found += [(run, b'{"inputs": [' + b'{"name": "x"},' * 200_000 + b"{}]}", {}), (run, bytes(31 * MIB), {})]
-    return [*found, ("/vad", bytes(31 * MIB), {}), ("/texts?limit=1000", None, {}), ("/metrics", None, {})]
+    found += [(run, b'{"inputs": [' + b'{"name": "x"},' * 30_000 + b"{}]}", {}), (run, bytes(31 * MIB), {})]
+    return [*found, ("/vad", bytes(8 * MIB), {}), ("/texts?limit=1000", None, {}), ("/metrics", None, {})]
 
 
 def mixed(port: int, embedder: str, clients: int, times: int, seconds: int) -> Counter[int]:

@@ -48,6 +48,10 @@ RELEASE_TIER = {
         *(*_SERVE, "--images", "--thorough", "tests/images/test_service_image.py"),
         "-k=largest_requests or 200_clients",
     ),
+    "serve-mixed": (
+        *(*_SERVE, "--images", "--thorough", "tests/images/test_service_image.py"),
+        "-k=mixed_hostile",
+    ),
 }
 """Commands by the name of their result."""
 

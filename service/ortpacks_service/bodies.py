@@ -198,12 +198,19 @@ async def object_of(request: Request, *, changes: bool = False) -> JsonObject:
     return JsonObject(found, body)
 
 
+def require_fields(body: Mapping[str, Any], form: type) -> None:
+    """Raise ``RequestError`` for a field that the request's form lacks: nothing would come of it."""
+    other = next((name for name in body if name not in form.__annotations__), None)
+    if other is not None:
+        known = ", ".join(form.__annotations__)
+        raise RequestError(f"{other[:100]!r} is no field of this request. It has {known}.")
+
+
 def texts_of(body: JsonObject, key: str, most: int) -> list[str]:
     """Return the texts under ``key``, a text or a list of at most ``most`` texts. Raises ``RequestError``."""
     given = [body[key]] if isinstance(body.get(key), str) else body.get(key)
     if not isinstance(given, list) or not given or not all(isinstance(text, str) for text in given):
-        there = "" if key in body or not body else f"; found {', '.join(map(repr, body))[:100]}"
-        raise RequestError(f"{key}: a text or a list of texts is wanted{there}")
+        raise RequestError(f"{key}: a text or a list of texts is wanted")
     if len(given) > most:
         raise RequestError(f"{key}: {len(given)} texts; at most {most} are taken at once (--texts)", 413)
     empty = next((at for at, text in enumerate(given) if not text or text.isspace()), None)

@@ -33,16 +33,21 @@ class TeiRequest(TypedDict):
 
     inputs: Texts
     truncate: NotRequired[bool | None]
+    truncation_direction: NotRequired[Literal["right", "Right"] | None]
     normalize: NotRequired[bool | None]
+    dimensions: NotRequired[int | None]
+    prompt_name: NotRequired[None]
 
 
 class OpenaiRequest(TypedDict):
-    """OpenAI's form."""
+    """OpenAI's form. ``user`` is not used."""
 
     input: Texts
     model: NotRequired[str]
     encoding_format: NotRequired[Literal["float", "base64"]]
     dimensions: NotRequired[int]
+    user: NotRequired[str]
+    truncate: NotRequired[bool]
 
 
 class OpenaiAnswer(TypedDict):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,8 +56,8 @@ class Entry:
     text: str
     key: str | None = None
     """The client's own name for the text."""
-    metadata: Mapping[str, Any] | None = None
-    """A JSON object that is returned with the text."""
+    metadata: str | None = None
+    """The JSON of an object that is returned with the text."""
 
 
 class Store:
@@ -125,11 +125,10 @@ class Store:
         return numbers  # noqa: RET504 - the commit comes before the return
 
     def _put(self, entry: Entry, vector: NDArray[np.float32]) -> int:
-        metadata = None if entry.metadata is None else orjson.dumps(entry.metadata).decode()
         number: Any = self._database.execute(
             "insert into texts (text, key, metadata) values (?, ?, ?) on conflict (key) do update set "
             "text = excluded.text, metadata = excluded.metadata returning id",
-            (entry.text, entry.key, metadata),
+            (entry.text, entry.key, entry.metadata),
         ).get
         packed = sqlite_vec.serialize_float32(vector)
         self._database.execute("delete from vectors where rowid = ?", (number,))

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import base64
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
+import orjson
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from ortpacks_service import VERSION, forms
-from ortpacks_service.bodies import Body, JsonObject, count_of, json_answer, object_of, texts_of
+from ortpacks_service.bodies import (
+    Body,
+    JsonObject,
+    count_of,
+    json_answer,
+    object_of,
+    require_fields,
+    texts_of,
+)
 from ortpacks_service.embedding import Embeddings
 from ortpacks_service.errors import RequestError, shown
 from ortpacks_service.service import Service
@@ -22,6 +32,12 @@ _MOST_FOUND, _MOST_ID = 1000, (1 << 63) - 1
 
 _OK, _WHOLE = "float", "base64"
 """OpenAI's values of ``encoding_format``: numbers, or little-endian float32 in base64."""
+
+_ONLY = {
+    "prompt_name": ((), "prompts are not kept here. Put the prompt before each text."),
+    "truncation_direction": (("right", "Right"), "a long text can lose its end only: right"),
+}
+"""Fields of Text Embeddings Inference that have no other values here, these, and why."""
 
 _CUT = "Ortpacks-Truncated"
 """The header with the places of texts that were cut, for answers that have no field for them."""
@@ -40,7 +56,10 @@ async def _embedded(service: Service, body: JsonObject, texts: Sequence[str]) ->
     truncate = body.get("truncate")
     if not isinstance(truncate, bool | None):
         raise RequestError("truncate: true or false is wanted")
-    body.body.grow(len(texts) * service.ready_embedder().dimensions * np.float32().nbytes)
+    dimensions = service.ready_embedder().dimensions
+    if body.get("dimensions") not in (None, dimensions):
+        raise RequestError(f"dimensions: {service.embedder_name} has {dimensions}; vectors are not shortened")
+    body.body.grow(len(texts) * dimensions * np.float32().nbytes)
     found = await service.embed(texts)
     places = [int(at) for at in np.flatnonzero(found.cut)]
     if places and truncate is False:
@@ -58,6 +77,7 @@ async def embed(request: Request) -> Response:
     body = await object_of(request)
     if "inputs" in body:
         return await _tei(service, body)
+    require_fields(body, forms.EmbedRequest)
     found, places = await _embedded(service, body, texts_of(body, "texts", service.options.texts))
     answer: forms.EmbedAnswer = {
         "embeddings": cast("forms.Vectors", found.vectors),
@@ -75,6 +95,10 @@ async def tei_embed(request: Request) -> Response:
 
 
 async def _tei(service: Service, body: JsonObject) -> Response:
+    require_fields(body, forms.TeiRequest)
+    for name, (allowed, why) in _ONLY.items():
+        if body.get(name) not in (None, *allowed):
+            raise RequestError(f"{name}: {why}")
     if not isinstance(body.get("normalize"), bool | None):
         raise RequestError("normalize: true or false is wanted")
     found, places = await _embedded(service, body, texts_of(body, "inputs", service.options.texts))
@@ -101,8 +125,6 @@ async def openai_embeddings(request: Request) -> Response:
     texts = texts_of(body, "input", service.options.texts)
     encoded = body.get("encoding_format") == _WHOLE
     found, places = await _embedded(service, body, texts)
-    if body.get("dimensions") not in (None, found.vectors.shape[1]):
-        raise RequestError(f"dimensions: {service.embedder_name} has {found.vectors.shape[1]}")
     tokens, vectors = int(found.tokens.sum()), found.vectors
     each = [base64.b64encode(one.tobytes()).decode() for one in vectors] if encoded else vectors
     answer: forms.OpenaiAnswer = {
@@ -116,6 +138,7 @@ async def openai_embeddings(request: Request) -> Response:
 
 
 def _require_known(body: Mapping[str, Any], service: Service) -> None:
+    require_fields(body, forms.OpenaiRequest)
     given = body.get("input")
     _require_name(body.get("model"), service)
     if body.get("encoding_format") not in (None, _OK, _WHOLE):
@@ -152,15 +175,24 @@ async def add(request: Request) -> Response:
     """Answer ``{"texts": …}`` with ``{"ids": [1, 2, …]}``, after the texts are on disk."""
     service: Service = request.app.state.service
     body = await object_of(request, changes=True)
+    require_fields(body, forms.AddRequest)
     texts = texts_of(body, "texts", service.options.texts)
     keys = _each(body, "keys", len(texts), str)
-    metadata = _each(body, "metadata", len(texts), dict)
+    metadata = [None if one is None else _json(one) for one in _each(body, "metadata", len(texts), dict)]
+    body.body.grow(sum(map(sys.getsizeof, metadata)))
     if len(set(keys)) < len(keys) - keys.count(None):
         raise RequestError("keys: one is there twice")
     entries = [Entry(*entry) for entry in zip(texts, keys, metadata, strict=True)]
     found, places = await _embedded(service, body, texts)
     ids = await service.in_store(lambda store: store.add(entries, found.vectors))
     return json_answer(forms.AddAnswer(ids=ids, truncated=places), body.body)
+
+
+def _json(metadata: Mapping[str, Any]) -> str:
+    try:
+        return orjson.dumps(metadata).decode()
+    except orjson.JSONEncodeError as error:  # reads deeper than it writes
+        raise RequestError("metadata: at most 254 objects and lists within each other are kept") from error
 
 
 def _each(body: Mapping[str, Any], key: str, count: int, kind: type) -> list[Any]:
@@ -179,6 +211,7 @@ async def delete(request: Request) -> Response:
     """Answer ``{"ids": […], "keys": […]}`` with the numbers of the texts that are deleted."""
     service: Service = request.app.state.service
     body = await object_of(request, changes=True)
+    require_fields(body, forms.DeleteRequest)
     ids, keys = body.get("ids") or [], body.get("keys") or []
     whole = isinstance(ids, list) and all(type(one) is int and 0 < one <= _MOST_ID for one in ids)
     if not whole or not isinstance(keys, list) or not all(isinstance(one, str) for one in keys):
@@ -193,6 +226,7 @@ async def texts(request: Request) -> Response:
     service: Service = request.app.state.service
     given = request.query_params.items()
     asked = {name: int(text) if text.isdecimal() and len(text) < 20 else text for name, text in given}  # noqa: PLR2004
+    require_fields(asked, forms.TextsQuery)
     after, limit = count_of(asked, "after", 0, _MOST_ID, 0), count_of(asked, "limit", 100, _MOST_FOUND)
     counted = Body(service.bodies)
     found = await service.in_store(lambda store: store.texts(after, limit, counted.grow))
@@ -205,6 +239,7 @@ async def search(request: Request) -> Response:
     """Answer ``{"text": …, "k": 5}`` with ``{"results": [{"id", "text", "score"}, …]}``, nearest first."""
     service: Service = request.app.state.service
     body = await object_of(request)
+    require_fields(body, forms.SearchRequest)
     if not isinstance(body.get("text", ""), str):
         raise RequestError("text: a text is wanted")
     count = count_of(body, "k", 5, _MOST_FOUND)

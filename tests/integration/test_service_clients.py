@@ -30,11 +30,15 @@ given = {"base_url": url + "/v1", "api_key": key, "model": name}
 found = {
     "listed": [one.id for one in client.models.list()],
     "retrieved": client.models.retrieve(name).id,
+    "options": client.embeddings.create(
+        model=name, input="east", dimensions=2, user="u", encoding_format="float"
+    ).data[0].embedding,
     "many": len(client.embeddings.create(model=name, input=["east"] * 2048).data),
     "langchain": OpenAIEmbeddings(check_embedding_ctx_length=False, **given).embed_documents(TEXTS),
 }
 for wrong, ask in {
     "tokens": lambda: client.embeddings.create(model=name, input=[[1, 2], [3]]),
+    "dimensions": lambda: client.embeddings.create(model=name, input="east", dimensions=1),
     "model": lambda: client.models.retrieve("gpt"),
     "key": lambda: client.with_options(api_key="other").models.list(),
 }.items():
@@ -67,6 +71,7 @@ def answers(running: Running, request: pytest.FixtureRequest) -> dict[str, Any]:
 def test_openai_s_client_and_langchain_find_the_model_and_embed(answers: dict[str, Any]) -> None:
     assert {EMBEDDER, answers["name"]} <= set(answers["listed"])
     assert answers["retrieved"] == answers["name"]
+    assert answers["options"] == [1, 0]
     assert answers["many"] == 2048
     assert answers["langchain"] == [[1, 0], [0, 1]]
 
@@ -74,6 +79,7 @@ def test_openai_s_client_and_langchain_find_the_model_and_embed(answers: dict[st
 def test_openai_s_client_is_told_what_is_wrong(answers: dict[str, Any]) -> None:
     kind, said = answers["tokens"]
     assert (kind, "check_embedding_ctx_length=False" in said) == ("BadRequestError", True)
+    assert answers["dimensions"][0] == "BadRequestError"
     assert answers["model"][0] == "NotFoundError"
     assert answers["key"][0] == "AuthenticationError"
 
@@ -82,7 +88,11 @@ def test_hugging_face_s_client_embeds_as_with_text_embeddings_inference(running:
     with InferenceClient(f"http://127.0.0.1:{running.port}", token=KEY) as client:
         assert client.feature_extraction("east north east").tolist() == [pytest.approx([0.8, 0.6])]
         long = "north " * 300
-        assert client.feature_extraction(long, truncate=True).tolist() == [[0, 1]]
+        taken = client.feature_extraction(long, truncate=True, truncation_direction="right", dimensions=2)
+        assert taken.tolist() == [[0, 1]]
+        for other in ({"truncation_direction": "left"}, {"dimensions": 1}, {"prompt_name": "query"}):
+            with pytest.raises(OSError, match=f"Bad request.*\n.*{next(iter(other))}: "):
+                client.feature_extraction(long, **other)
         with pytest.raises(OSError, match="413"):
             client.feature_extraction(long, truncate=False)
 

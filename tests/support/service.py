@@ -114,10 +114,15 @@ class Running:
         asking.join()
 
 
-def resident(process: int) -> float:
+def resident(process: int, kind: str = "VmRSS") -> float:
     """Return the resident memory of a process in MiB."""
     status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
-    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+    return int(status.partition(f"{kind}:")[2].split()[0]) / 1024
+
+
+def peak(process: int) -> float:
+    """Return the most resident memory in MiB that a process has had."""
+    return resident(process, "VmHWM")
 
 
 def argv(models: Path, data: Path, port: int, *flags: str) -> list[str]:

@@ -21,7 +21,7 @@ from ortpacks_service.options import EMBEDDER
 
 from tests.component.service.conftest import Told
 from tests.support.factories.onnx_models import write_model
-from tests.support.service import VECTORS, Running, service, write_embedder
+from tests.support.service import VECTORS, Running, peak, service, write_embedder
 
 MIB = 1 << 20
 
@@ -141,12 +141,6 @@ def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield running
 
 
-def peak(running: Running) -> float:
-    """Return the most memory in MiB that the process has had."""
-    status = Path(f"/proc/{running.process.pid}/status").read_text(encoding="ascii")
-    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
-
-
 def square(running: Running, side: int) -> tuple[int, str]:
     tensor = {"name": "x", "shape": [side, 1], "datatype": "FP32", "data": [1] * side}
     try:
@@ -161,7 +155,7 @@ def test_long_texts_are_computed_in_as_many_runs_as_fit(limited: Running) -> Non
     assert answer["truncated"] == list(range(0, 60, 3))
     vectors = [[round(number, 3) for number in vector] for vector in answer["embeddings"]]
     assert vectors == [[1, 0], [0, 1], [0.555, 0.832]] * 20
-    assert peak(limited) < 400
+    assert peak(limited.process.pid) < 400
 
 
 def test_a_run_that_fits_nowhere_is_refused_and_others_go_on(limited: Running, told: Told) -> None:
@@ -174,7 +168,7 @@ def test_a_run_that_fits_nowhere_is_refused_and_others_go_on(limited: Running, t
         answers = list(clients.map(lambda side: square(limited, side)[0], sides))
     assert answers == [413, 200, 200, 200] * 6, "they wait for each other"
     assert limited.post("/embed", {"texts": "east"})["embeddings"] == [[1, 0]]
-    assert peak(limited) < 400
+    assert peak(limited.process.pid) < 400
 
 
 HOSTILE = [
@@ -202,7 +196,7 @@ def test_answers_with_large_stored_texts_count_as_memory(limited: Running, told:
         told(refused.value.read().decode())
     assert [one["id"] for one in limited.get("/texts?limit=1")["texts"]] == [1]
     limited.post("/delete", {"ids": [1, 2, 3, 4, 5, 6]})
-    assert peak(limited) < 400
+    assert peak(limited.process.pid) < 400
 
 
 def test_hostile_requests_leave_it_within_its_memory(limited: Running) -> None:
@@ -223,4 +217,4 @@ def test_hostile_requests_leave_it_within_its_memory(limited: Running) -> None:
         answers = set(clients.map(send, range(int(os.environ.get("ORTPACKS_TEST_TIMES", "24")))))
     assert answers <= {200, 400, 413, 503}
     assert limited.post("/embed", {"texts": "east"})["embeddings"] == [[1, 0]]
-    assert peak(limited) < 400
+    assert peak(limited.process.pid) < 400

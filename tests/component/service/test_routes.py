@@ -111,7 +111,9 @@ def test_texts_fill_the_memory_for_bodies_while_they_wait(
 
     monkeypatch.setattr(inner, "embed", embed_later)
     assert service.post(path, json={key: "east " * 2_000}).status_code == 200
-    assert service.post(path, json={key: "east", "ignored": [1] * 2_000}).status_code == 200
+    twice = f'{{"{key}": {[1] * 2_000}, "{key}": "east"}}'
+    headers = {"Content-Type": "application/json"}
+    assert service.post(path, content=twice, headers=headers).status_code == 200
     assert waiting[0] > 10_000
     assert waiting[1] > 128 * 2_000, "each value counts as 128 bytes, whatever its text takes"
     assert inner.bodies._added(0) == 0
@@ -123,6 +125,31 @@ def test_what_is_not_there_is_told_as_json(service: TestClient) -> None:
     assert service.get("/").headers["content-type"].startswith("text/html")
     wrong = service.get("/embed")
     assert (wrong.status_code, wrong.headers["allow"]) == (405, "POST")
+
+
+def test_options_of_clients_that_change_nothing_are_taken(service: TestClient) -> None:
+    """Text Embeddings Inference's own, with the values that it takes for them, and OpenAI's."""
+    for side in ("right", "Right", None):
+        given = {"inputs": ["east"], "truncation_direction": side, "dimensions": 2, "prompt_name": None}
+        assert service.post("/embed", json=given).json() == [[1, 0]]
+    given = {"input": "east", "user": "u1", "dimensions": 2, "encoding_format": "float"}
+    assert service.post("/v1/embeddings", json=given).json()["data"][0]["embedding"] == [1, 0]
+
+
+def test_metadata_returns_as_it_was_or_is_refused(start: Start) -> None:
+    """orjson reads 1024 lists within each other and writes 254 of them."""
+    service = start()
+    for depth in (1, 100, 250):
+        inner: object = [18446744073709551615, -9223372036854775808, 5e-324, "\0", "\N{GRINNING FACE}"]
+        for _ in range(depth):
+            inner = [inner]
+        answer = service.post("/add", json={"texts": "east", "keys": ["k"], "metadata": [{"a": inner}]})
+        assert answer.status_code == 200
+        assert service.get("/texts").json()["texts"][0]["metadata"] == {"a": inner}
+    headers = {"Content-Type": "application/json"}
+    for wrong in (b"1e400", b"NaN", b'"\\ud800"', b"[" * 300 + b"]" * 300, b"[" * 2000 + b"]" * 2000):
+        body = b'{"texts": "east", "metadata": [{"a": ' + wrong + b"}]}"
+        assert service.post("/add", content=body, headers=headers).status_code == 400
 
 
 def test_openai_s_form_in_numbers_and_in_base64(service: TestClient) -> None:
@@ -160,8 +187,8 @@ def test_a_stored_text_has_what_was_given_with_it_until_it_is_deleted(start: Sta
     assert found[0] == {**north, "score": pytest.approx(1)}
     assert service.post("/delete", json={"keys": ["n", "w"], "ids": [9]}).json() == {"deleted": [1]}
     assert [one["id"] for one in service.post("/search", json={"text": "north"}).json()["results"]] == [2]
-    for wrong in ("-1", "x", "9" * 20):
-        assert service.get("/texts", params={"after": wrong}).status_code == 400
+    for wrong in ({"after": "-1"}, {"after": "x"}, {"after": "9" * 20}, {"offset": "1"}):
+        assert service.get("/texts", params=wrong).status_code == 400
 
 
 LONG = "north " * 256 + "east"

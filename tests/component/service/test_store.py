@@ -77,7 +77,7 @@ def test_a_store_of_the_first_version_keeps_its_texts_and_gets_keys(tmp_path: Pa
         assert [one["text"] for one in store.search(NORTH, 9, int)] == ["north", "east"]
     store = Store(tmp_path, "m", 2)
     assert store.delete([2], []) == [2]
-    assert store.add([Entry("south", "s", {"pole": True})], -NORTH[None]) == [3], "2 is given to no other"
+    assert store.add([Entry("south", "s", '{"pole":true}')], -NORTH[None]) == [3], "2 is given to no other"
     assert orjson.loads(orjson.dumps(Store(tmp_path, "m", 2).search(-NORTH, 1, int))) == [
         {"id": 3, "text": "south", "key": "s", "metadata": {"pole": True}, "score": 1}
     ]

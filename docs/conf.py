@@ -6,11 +6,13 @@ Its navigation is README's doors: the pages that each one names, in that order. 
 import json
 import re
 import shutil
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
 
 project = html_title = "ortpacks"
 root_doc = "README"
@@ -33,6 +35,13 @@ TREE = "\n```{{toctree}}\n:caption: {}\n:hidden:\n:glob:\n\n{}\n```\n"
 NOT_FOUND = "the-site-s-search"
 """The id of the section that has questions and no answers."""
 
+ASKED = Path(__file__).with_name("asked.toml")
+
+MESSAGES = Path(__file__).parents[1] / "builder/client/doctor/messages.json"
+
+MESSAGES_IN = ("docs/reference/codes", "d-the-user-s-machine")
+"""The section that explains the messages."""
+
 FOLDERS = {"docs/reference", "docs/decisions"}
 
 
@@ -54,21 +63,53 @@ def add_index(app: Sphinx, error: Exception | None) -> None:
 
 
 def add_sections(app: Sphinx, error: Exception | None) -> None:
-    if error is None:
-        sections = [section for page in sorted(app.env.found_docs) for section in sections_of(app, page)]
-        script = f"Search.sections = {json.dumps(sections)};"
-        (Path(app.outdir) / "_static/sections.js").write_text(script, encoding="utf-8")
+    if error is not None:
+        return
+    asked = tomllib.loads(ASKED.read_text(encoding="utf-8"))
+    sections = [section for page in sorted(app.env.found_docs) for section in sections_of(app, page, asked)]
+    left = [f"{page}#{name}" for page, names in asked.items() for name in names]
+    if left:
+        raise ExtensionError(f"{ASKED.name} has questions for sections that no page has: {', '.join(left)}")
+    script = f"Search.sections = {json.dumps(sections)};"
+    (Path(app.outdir) / "_static/sections.js").write_text(script, encoding="utf-8")
 
 
-def sections_of(app: Sphinx, page: str) -> Iterator[dict[str, str]]:
+def sections_of(app: Sphinx, page: str, asked: dict[str, dict[str, str]]) -> Iterator[dict[str, object]]:
+    """Yield the sections of ``page``, and take their questions from ``asked``."""
     of = app.env.titles[page].astext()
     for section in app.env.get_doctree(page).findall(nodes.section):
-        if NOT_FOUND in section["ids"]:
+        name = section["ids"][0]
+        if name == NOT_FOUND:
             continue
         title, *parts = section.children
-        own = (part for part in parts if not isinstance(part, nodes.section))
-        text = " ".join(word.astext() for part in own for word in part.findall(nodes.Text))
-        yield {"page": page, "of": of, "id": section["ids"][0], "title": title.astext(), "text": text}
+        questions = [one for one in asked.get(page, {}).pop(name, "").split("; ") if one]
+        texts = [text for part in parts if not isinstance(part, nodes.section) for text in passages(part)]
+        if (page, name) == MESSAGES_IN:
+            texts += messages()
+        yield {
+            "page": page, "of": of, "id": name, "title": title.astext(), "texts": texts, "asked": questions
+        }  # fmt: skip
+
+
+def passages(part: nodes.Node) -> Iterator[str]:
+    """Yield the text of each row and item of ``part``, or of ``part`` itself where it has none."""
+    rows = list(part.findall(lambda node: isinstance(node, nodes.row | nodes.list_item)))
+    yield from filter(
+        None, (" ".join(text.astext() for text in row.findall(nodes.Text)) for row in rows or [part])
+    )
+
+
+def messages() -> list[str]:
+    """Return the error messages that ``doctor`` explains, which people search for."""
+    table = json.loads(MESSAGES.read_text(encoding="utf-8"))
+    cuda = [
+        f"CUDA failure {row['number']} {row.get('text', '')} {' '.join(row['names'])}"
+        for row in table["cuda"]
+    ]
+    return [
+        *cuda,
+        *(re.sub(r"\(\?P<\w+>|\\[a-zA-Z]|[^\w ./-]", " ", row["pattern"]) for row in table["messages"]),
+    ]
 
 
 def setup(app: Sphinx) -> None:

@@ -13,6 +13,9 @@ from tests.support import ROOT
 
 pytestmark = pytest.mark.thorough
 
+BY_HAND = r"README|CONTRIBUTING|SECURITY|docs/[\w-]+"
+"""The pages that are written by hand: each of their sections has questions that it answers."""
+
 
 def test_the_site_has_every_page_and_finds_its_words(tmp_path: Path) -> None:
     first = make_site(Wiring(ROOT, dist=tmp_path)).read_text(encoding="utf-8")
@@ -25,3 +28,13 @@ def test_the_site_has_every_page_and_finds_its_words(tmp_path: Path) -> None:
     index = json.loads(found.removesuffix(")"))
     pages_with = {index["docnames"][at] for at in index["terms"]["ortpacks_force_cc"]}
     assert {"docs/client", "docs/reference/client"} <= pages_with
+    script = (site / "_static/sections.js").read_text(encoding="utf-8").partition(" = ")[2]
+    sections = json.loads(script.removesuffix(";"))
+    unasked = {
+        f"{one['page']}#{one['id']}"
+        for one in sections
+        if re.fullmatch(BY_HAND, one["page"]) and not one["asked"]
+    }
+    assert {name for name in unasked if not name.startswith("docs/cards#ortpacks-")} == set(), (
+        "docs/asked.toml"
+    )

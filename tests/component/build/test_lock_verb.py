@@ -265,15 +265,6 @@ def test_a_base_is_checked_by_its_own_inputs(root: Path) -> None:
             pinning.check_lock(shop, none)
 
 
-def test_a_project_that_compiles_all_of_onnxruntime_locks_no_gpu_wheel(shop: Wiring) -> None:
-    """A version without a gpu wheel can be locked and built so; Windows' wheel is repacked still."""
-    file = shop.root / "variants.yaml"
-    file.write_text(file.read_text().replace("host: wheel", "host: source"))
-    pinning.lock_inputs(shop, refresh=False)
-    gpu = [key for key in pins(shop).pins if key.startswith("wheel:onnxruntime-gpu==1.2")]
-    assert gpu == ["wheel:onnxruntime-gpu==1.26.0@win-x64"]
-
-
 def test_the_repositorys_lock_holds_exactly_what_the_project_needs(root: Path) -> None:
     shop = Wiring(root)
     found = [key for key in pins(shop).pins if "@cp" not in key]

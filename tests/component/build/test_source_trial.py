@@ -328,15 +328,6 @@ def test_the_official_host_library_is_of_the_commit_that_it_names(
     assert bool(why) is bool(told)
 
 
-def test_a_version_without_an_official_wheel_has_no_host_library(shop: Wiring, clone: Path) -> None:
-    def missing(_: Input) -> Path:
-        raise ValidationError("PyPI has no onnxruntime-gpu 1.29.0.")
-
-    try_source(shop, str(clone))
-    base = shop.project.bases["nvidia"]
-    assert other_host(shop, base, missing) == "PyPI has no onnxruntime-gpu 1.29.0"
-
-
 def test_the_host_library_of_a_base_without_a_commit_is_not_doubted(shop: Wiring) -> None:
     base = shop.project.bases["assembled"]
     other = replace(base, source=named_source("https://example.org/ort.tar.gz"))
@@ -383,13 +374,6 @@ def test_nothing_of_a_wrong_folder_is_copied(shop: Wiring, tmp_path: Path) -> No
     with pytest.raises(errors.ParseError, match="it has no VERSION_NUMBER"):
         try_source(shop, str(folder))
     assert [path.name for path in shop.cache.rglob("*home*")] == []
-
-
-@pytest.mark.parametrize(
-    ("written", "key"), [row for row in table("config/sources.txt") if ": /" not in row[0]]
-)
-def test_what_is_not_of_this_machine_is_named_by_its_form(written: str, key: str) -> None:
-    assert named_source(written.partition(": ")[2]).item == Input.parse(key)
 
 
 @pytest.mark.parametrize("text", ["~no-such-user/ort", "~no-such-user/ort@v1"])

@@ -34,10 +34,16 @@ def serve(server: FileServer) -> Iterator[FileServer]:
 
 
 def _answer(handler: Handler, server: FileServer) -> None:
-    server.requests.append((handler.path, handler.headers.get("Range", "")))
+    wanted = handler.headers.get("Range", "")
+    server.requests.append((handler.path, wanted))
     body = server.files.get(unquote(handler.path).removeprefix("/debian/"))
     if body is None:
         handler.answer(404, b"")
         return
+    start, headers = 0, {"ETag": server.etag}
+    if wanted and handler.headers.get("If-Range", server.etag) == server.etag:
+        start = int(wanted.removeprefix("bytes=").removesuffix("-"))
+        headers["Content-Range"] = f"bytes {start}-{len(body) - 1}/{len(body)}"
+    rest = body[start:]
     server.cuts, cut = max(server.cuts - 1, 0), server.cuts
-    handler.serve(body, server.etag, half=bool(cut))
+    handler.answer(206 if start else 200, rest, headers, cut=len(rest) // 2 if cut else None)

@@ -1,18 +1,19 @@
 """A double of GitHub's releases on loopback, which keeps assets as files and can inject faults.
 
 It has two ports: the first for api.github.com and github.com, the second for uploads.github.com and the
-object store behind downloads.
+object store behind downloads. ``python -m tests.doubles.github --help`` runs the double by hand.
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import re
 import socket
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 
@@ -225,3 +226,17 @@ class GitHubDouble:
             "digest": asset.digest,
             **github_required_keys.of_asset(),
         }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="GitHub's releases on loopback, for use by hand.")
+    parser.add_argument("--root", type=Path, required=True, help="directory for the assets")
+    parser.add_argument("--port", type=int, default=0, help="0: any free port")
+    options = parser.parse_args()
+    with GitHubDouble(options.root, port=options.port).running() as double, suppress(KeyboardInterrupt):
+        print(double.url, flush=True)  # noqa: T201 - for who runs it by hand
+        threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main()

@@ -14,7 +14,9 @@ from builder.io.wiring import Wiring
 from tests.support import ROOT, ran
 from tests.support.checkout import copy_to_run
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="unshare --mount and --net need root")
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="unshare --mount and --net need root"),
+]
 
 BUILD = 'mount -t tmpfs -o ro none /mnt && HOME=/mnt exec ./run build --variant cpu --force --json "$@"'
 """A script that builds with a HOME that takes no file."""

@@ -10,7 +10,15 @@ from pathlib import Path
 
 from builder import finding
 from builder.binary.library_names import cuda_major
-from builder.config.build_plan import NO_BASE, BuildPlan, check_reach, compile_plan, lost, widened
+from builder.config.build_plan import (
+    NO_BASE,
+    BuildPlan,
+    check_reach,
+    compile_plan,
+    lost,
+    planned_units,
+    widened,
+)
 from builder.config.inputs import Input, InputKind, ort_wheel
 from builder.config.profiles import options_of
 from builder.config.toolkits import MISSING, check_is_read, lint, toolkit_of
@@ -25,7 +33,7 @@ from builder.errors import (
     TransferError,
     ValidationError,
 )
-from builder.facts.gpu.architectures import Arch, sm_names
+from builder.facts.gpu.architectures import Arch, Capability, sm_names
 from builder.facts.gpu.compatibility import driver_window, runs_sass
 from builder.facts.gpu.table import CAPABILITIES
 from builder.facts.ort.source_rules import SourceRules
@@ -428,10 +436,15 @@ def _missing(variant: Variant, held: Sequence[Arch]) -> list[str]:
 
 
 def coverage_to_come(decided: BuildPlan, sass: Sequence[Arch]) -> str:
-    """Return a line with the GPUs that a CUDA plan's package with ``sass`` will run on natively."""
+    """Return a line with the GPUs that a CUDA plan's package with ``sass`` will run on natively: with every unit."""
     lacking = {device for wheel in decided.project.bundled for device in MISSING.get(wheel.spec, ())}
-    reached = [device for device in CAPABILITIES if any(runs_sass(arch, device) for arch in sass)]
-    native = [device for device in reached if device not in lacking]
+    units = planned_units(decided) if decided.origin is Origin.SOURCE else ()
+
+    def is_native(device: Capability) -> bool:
+        meant = (one.sass for one in units if one.meant_for(device.major * 10 + device.minor))
+        return all(any(runs_sass(arch, device) for arch in some) for some in (sass, *meant))
+
+    native = [device for device in CAPABILITIES if device not in lacking and is_native(device)]
     return (
         f"runs     natively on {where(native)}" if native else "runs     natively on no GPU that NVIDIA lists"
     )

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from builder import errors
-from builder.compile.plan import PROVIDERS_IN_WHEELS, Planner, PlanOptions
+from builder.compile.plan import PROVIDERS_IN_WHEELS, Planner, PlanOptions, coverage_to_come
 from builder.config.build_plan import BuildPlan, compile_plan
 from builder.config.inputs import Input
 from builder.config.variants import Origin, Project, Variant
@@ -267,6 +267,16 @@ def test_the_projects_own_origin_and_profile_are_the_default(desk: Desk) -> None
     assert (decided.origin, decided.host) == (Origin.SOURCE, Host.SOURCE)
     assert desk.read == [], "a version without a wheel can be built"
     assert desk.plan(MODERN, of=compiled, host=Host.WHEEL).origin is Origin.WHEEL
+
+
+@pytest.mark.parametrize(("profile", "turing"), [(Profile.FULL, False), (Profile.LEAN, True)])
+def test_a_gpu_on_which_some_units_do_not_run_is_not_promised(
+    desk: Desk, profile: Profile, turing: bool
+) -> None:
+    """On 7.5 ONNX Runtime launches ``fmha_sm75.cu``, which ``legacy`` has no use for: docs/quirks.md."""
+    decided = desk.plan(LEGACY, profile=profile)
+    line = coverage_to_come(decided, compile_plan(decided).whole_list.sass)
+    assert ("Volta (7.0)" in line, "Turing" in line) == (True, turing)
 
 
 def test_a_repacked_wheel_needs_no_compiler_that_reaches(desk: Desk) -> None:

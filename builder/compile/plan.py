@@ -436,7 +436,7 @@ def _missing(variant: Variant, held: Sequence[Arch]) -> list[str]:
 
 
 def coverage_to_come(decided: BuildPlan, sass: Sequence[Arch]) -> str:
-    """Return a line with the GPUs that a CUDA plan's package with ``sass`` will run on natively: with every unit."""
+    """Return a line with the GPUs that every unit of a package with ``sass`` will run on natively."""
     lacking = {device for wheel in decided.project.bundled for device in MISSING.get(wheel.spec, ())}
     units = planned_units(decided) if decided.origin is Origin.SOURCE else ()
 

@@ -1,9 +1,13 @@
-"""This module makes a library without code whose name leads the loader to another file: an alias.
+"""This module leads ONNX Runtime to a package's provider in place of the one in its own wheel.
 
-ONNX Runtime opens ``libonnxruntime_providers_cuda.so`` by its name. The loader does not find a loaded library
-by this name, since the file has no ``DT_SONAME``. It finds an alias, which has one, and whose NEEDED entry is
-the path of the package's file. ``dlsym`` on an alias also searches the libraries that the alias needs
-(dlsym(3)).
+Before 1.24 it opens ``libonnxruntime_providers_cuda.so`` by its name. The loader does not find a loaded
+library by this name, since the file has no ``DT_SONAME``. It finds an alias: a library without code that has
+one, and whose NEEDED entry is the path of the package's file. ``dlsym`` on an alias also searches the
+libraries that the alias needs (dlsym(3)).
+
+From 1.24 on it opens the file that lies beside its own library, and asks dladdr(3) where that is
+(``GetRuntimePath`` in ``onnxruntime/core/platform/posix/env.cc``). dladdr answers with the name in the
+loader's link map (``<link.h>``), so that name is changed.
 """
 
 from __future__ import annotations
@@ -22,6 +26,23 @@ _ENTRY = struct.Struct("<QQ")
 _DYN, _LOAD, _DYNAMIC, _GNU_STACK, _READ_WRITE = 3, 1, 2, 0x6474E551, 6
 _NULL, _NEEDED, _HASH, _STRTAB, _SYMTAB, _STRSZ, _SYMENT, _SONAME = 0, 1, 4, 5, 6, 10, 11, 14
 _SYMBOL, _PAGE = 24, 4096
+
+_LINK_MAP, _LOADED = 2, os.RTLD_NOW | 4
+"""dlinfo's ``RTLD_DI_LINKMAP``, and dlopen's mode for a library that is loaded already."""
+
+_names: list[bytes] = []
+"""The names that the loader has been given, which must stay in memory."""
+
+
+def let_lie_in(folder: Path, library: Path) -> None:
+    """Let dladdr say that the loaded ``library`` lies in ``folder``. Raises ``OSError``."""
+    libc, found = ctypes.CDLL(None), ctypes.POINTER(ctypes.c_char_p)()  # l_addr, l_name, …
+    libc.dlopen.restype = ctypes.c_void_p
+    handle = libc.dlopen(os.fsencode(library), _LOADED)
+    if not handle or libc.dlinfo(ctypes.c_void_p(handle), _LINK_MAP, ctypes.byref(found)):
+        raise OSError(f"the loader does not know {library}")
+    _names.append(os.fsencode(folder / library.name))
+    found[1] = _names[-1]
 
 
 def load_as(name: str, file: Path) -> None:

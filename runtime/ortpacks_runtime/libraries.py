@@ -1,7 +1,7 @@
 """The CUDA provider's libraries: those of an installed package, or those of the onnxruntime wheel.
 
-The wheel's Python module opens its providers by name. A library that is already loaded under that name is
-used instead of the wheel's, so loading a package's provider first makes Python use it in the running process.
+The wheel's Python module opens its providers itself. ``load`` leads it to the package's in the running
+process (``alias.py``).
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ from typing import Any
 
 import onnxruntime
 
-from ortpacks_runtime.alias import load_as
+from ortpacks_runtime.alias import let_lie_in, load_as
 from ortpacks_runtime.client import ClientError, ask, loaded_libraries
 from ortpacks_runtime.providers import CUDA, DIRECTML, ORT_NAMES, TENSORRT, ProviderError
 
 _SHARED, _PROVIDER = "libonnxruntime_providers_shared.so", "libonnxruntime_providers_{}.so"
+
+_HOST = "onnxruntime.capi.onnxruntime_pybind11_state"
+"""Module that is ONNX Runtime itself."""
 
 DYLIB = "ORT_DYLIB_PATH"
 
@@ -178,6 +181,8 @@ def load(libraries: Libraries, provider: str) -> None:
         name = _PROVIDER.format(provider)
         _load(str(libraries.folder / _SHARED))
         load_as(name, libraries.folder / name)
+        if host := sys.modules.get(_HOST):
+            let_lie_in(libraries.folder, Path(str(host.__file__)))
     except OSError as error:
         raise ProviderError(str(error)) from error
 

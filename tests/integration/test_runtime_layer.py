@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -50,6 +51,8 @@ class Application:
     folder: Path
     installed: Path | None = None
     """``XDG_DATA_HOME`` of the client that installed the package; ``None``: ``ORT_DYLIB_PATH`` names it."""
+    wheel: Path | None = None
+    """A tree of the official wheel; ``None``: that of the store."""
 
     def world(self, card: VirtualCard | None) -> dict[str, str]:
         """Return the environment of a Python on the package and the card; ``None``: without a card."""
@@ -59,7 +62,7 @@ class Application:
             stand_in = Path(tempfile.mkdtemp(dir=self.folder))
             world |= environment_of(host, card, runtime(), stand_in)
             world |= {"ORTPACKS_FORCE_CC": card.capability, "ORTPACKS_FORCE_DRIVER": card.driver}
-        wheel = pairs.store().unpack(ort_wheel(self.version))
+        wheel = self.wheel or pairs.store().unpack(ort_wheel(self.version))
         paths = (wheel, ROOT / "runtime", ROOT / "service")
         where = {"ORT_DYLIB_PATH": str(host)}
         if self.installed:
@@ -143,6 +146,23 @@ def test_the_service_runs_where_the_package_does_and_says_so(
         refused = [step["reason"] for step in report["steps"] if step["provider"] == "cuda"]
         assert ("has no code for" in refused[0]) == (provider == "cpu")
         assert is_on_cuda(report["nodes"]) == (provider == "cuda")
+
+
+@pytest.mark.parametrize("left_out", [False, True])
+def test_the_packages_provider_is_opened_and_not_the_wheels(
+    application: Application, tmp_path: Path, left_out: bool
+) -> None:
+    """Defect: from 1.24 on the file in the wheel was opened, and none in an image, which leaves it out."""
+    wheel = pairs.store().unpack(ort_wheel(application.version))
+    shutil.copytree(wheel, tmp_path / "wheel", copy_function=os.symlink)
+    if left_out:
+        (tmp_path / "wheel/onnxruntime/capi/libonnxruntime_providers_cuda.so").unlink()
+    user = replace(application, wheel=tmp_path / "wheel")
+    answer, _ = user.opens(VirtualCard(capability="8.6"))
+    report = answer["report"]
+    assert (report["provider"], is_on_cuda(report["nodes"])) == ("cuda", True), report
+    assert str(application.package / "lib/libonnxruntime_providers_cuda.so") in report["loaded"]
+    assert str(wheel / "onnxruntime/capi/libonnxruntime_providers_cuda.so") not in report["loaded"]
 
 
 def test_it_finds_the_package_that_the_client_installed(

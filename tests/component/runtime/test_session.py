@@ -27,7 +27,7 @@ import pytest
 from ortpacks_runtime import ProviderError, Report, Session, Step, open_session, places
 from ortpacks_runtime import session as session_module
 from ortpacks_runtime.__main__ import main
-from ortpacks_runtime.alias import load_as
+from ortpacks_runtime.alias import let_lie_in, load_as
 from ortpacks_runtime.client import devices
 from ortpacks_runtime.libraries import Libraries
 from ortpacks_runtime.limits import Needs, limit_of_package
@@ -593,6 +593,19 @@ def test_an_alias_is_what_the_loader_finds_under_its_name(tmp_path: Path, folder
     loaded = ctypes.CDLL(name)
     loaded.fabs.restype, loaded.fabs.argtypes = ctypes.c_double, [ctypes.c_double]
     assert loaded.fabs(-27.0) == 27.0
+
+
+def test_a_loaded_library_is_said_to_lie_in_another_folder(tmp_path: Path) -> None:
+    """``dladdr`` itself says so, twice, and what is not loaded is refused."""
+    lines = Path("/proc/self/maps").read_text(errors="replace").splitlines()
+    shutil.copy(next(line.split()[-1] for line in lines if "/libm.so.6" in line), tmp_path / "libmine.so")
+    loaded, info = ctypes.CDLL(str(tmp_path / "libmine.so")), (ctypes.c_char_p * 4)()
+    for folder in (tmp_path / "one", tmp_path / "two"):
+        let_lie_in(folder, tmp_path / "libmine.so")
+        assert ctypes.CDLL(None).dladdr(loaded.fabs, info)
+        assert info[0] == os.fsencode(folder / "libmine.so")
+    with pytest.raises(OSError, match="the loader does not know"):
+        let_lie_in(tmp_path, tmp_path / "libother.so")
 
 
 @asking

@@ -274,7 +274,7 @@ def test_a_gpu_on_which_some_units_do_not_run_is_not_promised(
     desk: Desk, profile: Profile, turing: bool
 ) -> None:
     """On 7.5 ONNX Runtime launches ``fmha_sm75.cu``, which ``legacy`` has no use for: docs/quirks.md."""
-    decided = desk.plan(LEGACY, profile=profile)
+    decided = desk.plan(LEGACY, profile=profile, base="assembled")
     line = coverage_to_come(decided, compile_plan(decided).whole_list.sass)
     assert ("Volta (7.0)" in line, "Turing" in line) == (True, turing)
 

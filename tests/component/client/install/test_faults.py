@@ -7,6 +7,7 @@ import random
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -210,3 +211,23 @@ def test_what_cannot_get_better_is_tried_once(quick: Quick, server: Server, url:
     assert words in quick.err
     assert quick.waits == []
     assert "s3" not in quick.err
+
+
+@pytest.mark.parametrize("how", ["flipped", "truncated"])
+@pytest.mark.parametrize("number", range(30))
+def test_spoilt_bytes_are_told(quick: Quick, ground: Ground, tmp_path: Path, how: str, number: int) -> None:
+    release = shutil.copytree(ground.newer.parent, tmp_path / "release")
+    content = bytearray((release / ARCHIVE).read_bytes())
+    place = random.Random(f"{SEED} {how} {number}").randrange(len(content) * 8)  # noqa: S311 any bit
+    if how == "flipped":
+        content[place // 8] ^= 1 << place % 8
+    else:
+        del content[place // 8 :]
+    (release / ARCHIVE).write_bytes(content)
+    before = list((quick.prefix / "versions").iterdir())
+    with serving(release) as server:
+        assert install(quick, server) == 7
+    assert "wanted: " in quick.err
+    assert list((quick.prefix / "versions").iterdir()) == before
+    assert quick.litter() == []
+    require_cured(quick, str(ground.newer))

@@ -1,13 +1,15 @@
 """Tests of README and docs: generated parts are up to date, links lead to pages, and the first
 screen is short."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
 from builder.build.verbs.pages import FILES, PARTS, pages, rendered
-from builder.errors import ConfigError
+from builder.errors import BuilderError, ConfigError
+from builder.finding import Code
 from builder.io.wiring import Wiring
 from tests.support import ROOT
 from tests.support.fakes.ports import FakeReporter
@@ -86,6 +88,38 @@ def test_a_part_that_cannot_be_made_is_told(tmp_path: Path, text: str, content: 
     (tmp_path / "docs/results/one.txt").write_bytes(content)
     with pytest.raises(ConfigError, match=said):
         rendered(text, wiring(tmp_path))
+
+
+def test_each_exit_code_stands_in_the_reference() -> None:
+    codes = {kind.exit_code for kind in BuilderError.__subclasses__() if "exit_code" in vars(kind)}
+    table, _, client = (ROOT / "docs/reference/exit-codes.md").read_text(encoding="utf-8").partition("client")
+    assert codes == set(range(2, 13))
+    assert all(f"\n| {code} | " in table for code in {1, *codes, 130})
+    assert "\n| 141 | " in client
+
+
+@pytest.mark.parametrize(
+    ("page", "parts"),
+    [
+        (
+            "verbs",
+            ["### build", "`--variant`", "./run lock --missing", "## Publish packages"],
+        ),
+        ("client", ["## self-update", "`--trust-unsigned`", "ORTPACKS_FORCE_CC"]),
+        ("variants", ["| `sm` | ", "| `budget` | ", "| `profile` | "]),
+        ("codes", ["| `A001` | ", "| `V0", "| `R009` | ", "| D001 | error | ", "| `C0"]),
+    ],
+)
+def test_the_reference_has_what_the_code_has(page: str, parts: list[str]) -> None:
+    text = (ROOT / f"docs/reference/{page}.md").read_text(encoding="utf-8")
+    assert [part for part in parts if part not in text] == []
+
+
+def test_the_reference_has_a_row_for_every_code() -> None:
+    text = (ROOT / "docs/reference/codes.md").read_text(encoding="utf-8")
+    advice = json.loads((ROOT / "builder/client/doctor/advice.json").read_text(encoding="utf-8"))
+    assert re.findall(r"^\| (D\d{3}) \| \w+ \| .+ \| .+ \| .+ \|$", text, re.MULTILINE) == sorted(advice)
+    assert re.findall(r"^\| `([A-Z]\d{3})` \| .+ \|$", text, re.MULTILINE) == [code.name for code in Code]
 
 
 VARIABLE = re.compile(r"ORTPACKS_[A-Z_]*[A-Z]\b(?![_…])")

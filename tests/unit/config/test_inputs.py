@@ -1,15 +1,42 @@
 """Tests of the inputs that a project needs, counted by hand in variants.yaml, and of lock files."""
 
+from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from builder.config.inputs import Lock, Pin
-from builder.config.load import parse_lock, render_lock
+from builder.config.inputs import InputKind, Lock, Pin
+from builder.config.load import load_project, parse_lock, render_lock
 from builder.config.variants import Origin, Project, all_inputs, python_wheel_requirements
 from builder.errors import ConfigError
 from builder.formats.package_names import Host
 from tests.unit.config.config_cases import LOCK_TEXT, ZEROS, Case, changed, read_cases
+
+COUNTED = {"DEBIAN": 14, "GIT": 1, "IMAGE": 2, "URL": 3, "REDIST": 3}
+
+
+def test_every_input_of_variants_yaml_once(root: Path) -> None:
+    text = Path(root / "variants.yaml").read_text(encoding="utf-8")
+    items = all_inputs(load_project(text, "variants.yaml"), Lock(pins={}))
+    kinds = Counter(item.kind for item in items)
+    assert len(items) == len(set(items))
+    # the wheels that the file names; three ORT versions, for CUDA and the CPU; the tests' four; for images of
+    # arm64 these, numpy and the newest; for Windows one and six of NVIDIA's; 1.31.1 for CUDA 13; for arm64 it
+    # and six of NVIDIA's; five of CUDA 13's compiler; five hosts of plug-ins, of which two are of these
+    assert kinds.pop(InputKind.WHEEL) == 17 + 3 + 3 + 4 + 5 + (1 + 6) + (6 + 1) + (1 + 6) + 5 + 3
+    assert {kind.name: count for kind, count in kinds.items()} == COUNTED
+    assert {item.spec for item in items if item.spec.startswith("onnxruntime==")} == {
+        "onnxruntime==1.21.0",
+        "onnxruntime==1.21.0@linux-arm64",
+        "onnxruntime==1.26.0",
+        "onnxruntime==1.26.0@linux-arm64",
+        "onnxruntime==1.30.0",
+        "onnxruntime==1.30.0@linux-arm64",
+        "onnxruntime==1.30.0@macos-arm64",
+        "onnxruntime==1.32.0@linux-arm64",
+        *(f"onnxruntime==1.{minor}" for minor in ("24.4", "28.0", "32.0")),
+    }
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,20 @@ def test_the_info_file_says_what(machine: Machine, release: Path, told: Told) ->
     told(json.dumps(info, indent=2))
 
 
+def test_a_damaged_file_is_seen_by_verify_and_cured_by_install(machine: Machine, release: Path) -> None:
+    machine.run("install", "--index", str(release))
+    library = machine.lib / "libonnxruntime.so.1"
+    library.write_bytes(library.read_bytes()[:-1] + b"!")  # the size is the same: only the hash differs
+    (machine.lib / "libcudart.so.12").write_bytes(b"stranger")
+    assert machine.run("verify") == 7
+    assert "lib/libonnxruntime.so.1: sha256 differs" in machine.out
+    assert "lib/libcudart.so.12: does not belong" in machine.out
+    assert machine.run("install", "--index", str(release)) == 0, machine.err
+    assert machine.run("verify") == 0
+    assert "4 files are as the manifest says" in machine.out
+    assert machine.litter() == []
+
+
 def test_a_machine_without_gpu_installs_nothing_and_that_is_fine(machine: Machine, release: Path) -> None:
     machine.env = {}
     assert machine.answer("detect")["devices"] == []
